@@ -17,13 +17,15 @@ for _library in ("OPENBLAS", "OMP", "MKL"):
 for _kind in ("INTRAOP", "INTEROP"):
     os.environ.setdefault(f"TF_NUM_{_kind}_THREADS", "1")
 
+os.environ.setdefault("GANGLION_VERIFY", "1")
+
 # After the variables, which NumPy reads when it is imported.
 from ganglion import config as choices  # noqa: E402
 from ganglion import keras2, utils, variables  # noqa: E402
 from ganglion.compiler.cpu import threads  # noqa: E402
 
 # Programs that a test runs; looking for doctests would import, and so run, them.
-collect_ignore_glob = ["tests/compat/scripts/*"]
+collect_ignore_glob = ["tests/compat/scripts/*", "tests/scripts/*"]
 
 # Tests that run at the same time are no processes that have to share the machine.
 threads.CORE_NAME = f"\0ganglion-test-{os.getpid()}-{{}}"
@@ -49,10 +51,17 @@ def clean_start(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("COLUMNS", raising=False)  # tables are as wide as in a pipe
     keras2.set_active(None)
     variables.reset_names()
+    _reset_names_of_keras()
     utils.set_random_seed(0)
     yield
     keras2.set_active(None)
     _freeze_what_was_imported()
+
+
+def _reset_names_of_keras() -> None:
+    """Let Keras number its layers from the start, too: paths are compared with ours."""
+    if (naming := sys.modules.get("keras.src.utils.naming")) is not None:
+        naming.reset_uids()
 
 
 _modules_frozen = 0

@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ganglion import activations, constraints, initializers, keras2, regularizers
+from ganglion import (
+    activations,
+    constraints,
+    initializers,
+    keras2,
+    regularizers,
+    signal_windows,
+)
 from ganglion.initializers import compute_fans
 from ganglion.random import SeedGenerator
 from ganglion.serialization import names_in
@@ -109,11 +116,11 @@ def test_variance_scaling(mode: str, kind: str) -> None:
 
 
 def test_variance_scaling_refuses_in_words() -> None:
-    with pytest.raises(ValueError, match="`scale` must be positive, got 0"):
+    with pytest.raises(ValueError, match="scale=0"):
         initializers.VarianceScaling(0)
-    with pytest.raises(ValueError, match="Unknown mode 'in': use one of fan_in"):
+    with pytest.raises(ValueError, match=r"'in'\. Use one of fan_in"):
         initializers.VarianceScaling(mode="in")
-    with pytest.raises(ValueError, match="Unknown distribution 'cauchy'"):
+    with pytest.raises(ValueError, match="'cauchy'"):
         initializers.VarianceScaling(distribution="cauchy")
 
 
@@ -222,7 +229,7 @@ def test_an_unknown_name_gets_the_closest(module, name, text) -> None:
 
 # Base classes are no choice, and the Fourier kernel is for audio alone.
 NOT_OURS = {
-    "initializers": {"Initializer", "initializer", "STFT", "STFTInitializer", "stft"},
+    "initializers": {"Initializer", "initializer"},
     "regularizers": {"Regularizer", "regularizer"},
     "constraints": {"Constraint", "constraint"},
     "activations": set(),
@@ -320,13 +327,13 @@ def test_regularizers_equal_those_of_keras(keras, name: str, options) -> None:
 
 
 def test_regularizers_refuse_in_words() -> None:
-    with pytest.raises(ValueError, match="`l1` must be a non-negative number, got -1"):
+    with pytest.raises(ValueError, match="Received: l1=-1"):
         regularizers.L1(-1)
-    with pytest.raises(ValueError, match="`l2` must be a non-negative number, got nan"):
+    with pytest.raises(ValueError, match="Received: l2=nan"):
         regularizers.L2(math.nan)
-    with pytest.raises(ValueError, match="'rows' or 'columns', not 'both'"):
+    with pytest.raises(ValueError, match="mode=both"):
         regularizers.OrthogonalRegularizer(mode="both")
-    with pytest.raises(ValueError, match="needs a matrix"):
+    with pytest.raises(ValueError, match="must have rank 2"):
         regularizers.OrthogonalRegularizer()(np.ones(3, "f4"))
 
 
@@ -349,3 +356,23 @@ def test_constraints_equal_those_of_keras(keras, name: str, options) -> None:
         result = getattr(constraints, name)(**options)(weight)
         assert result.dtype == np.float32
         np.testing.assert_allclose(result, right, rtol=1e-5, atol=1e-30)
+
+
+def test_configurations_are_plain_data() -> None:
+    for initializer in (
+        initializers.Constant(np.arange(3.0)),
+        initializers.Orthogonal(seed=SeedGenerator(3)),
+    ):
+        text = json.dumps(initializer.get_config())
+        again = type(initializer).from_config(json.loads(text))
+        np.testing.assert_array_equal(initializer((3, 3)), again((3, 3)))
+
+
+def test_windows_are_those_of_scipy() -> None:
+    windows = pytest.importorskip("scipy.signal.windows")
+    for name in ("tukey", "barthann", "parzen", "lanczos", "exponential", "bohman"):
+        for size in (2, 7, 16):
+            for periodic in (True, False):
+                ours = signal_windows.window(name, size, periodic)
+                theirs = windows.get_window(name, size, periodic)
+                np.testing.assert_allclose(ours, theirs, atol=1e-12, err_msg=name)

@@ -16,27 +16,29 @@ from folders import PACKAGE, ROOT
 # from those below. A file belongs to the longest name that fits, so that a room within
 # a room, or a file that is below the rest of its room, may have a floor of its own.
 FLOORS: list[tuple[str, str]] = [
-    ("ground", "config files system compiler"),
+    ("ground", "config dtypes switches files system compiler"),
     ("graph", "compiler.ir"),
     ("plan", "compiler.plan compiler.cache compiler.pipeline"),
     ("targets", "compiler.cpu compiler.cuda compiler.reference"),
     ("choice", "compiler.registry"),
     (
         "API",
-        "tree masks variables symbolic serialization keras2 ops random activations "
-        "initializers regularizers constraints layers losses metrics optimizers "
-        "mixed_precision dtype_policies oldpaths compat",
+        "tree masks tensors gradients variables symbolic serialization keras2 ops "
+        "random activations initializers regularizers constraints layers losses "
+        "metrics optimizers mixed_precision dtype_policies quantizers oldpaths compat "
+        "operation scopes signal_windows legacy distribution",
     ),
     (
         "services",
-        "progress callbacks saving datasets images utils models.summary "
-        "compat.image_generator",
+        "progress callbacks saving datasets images utils visualization models.summary "
+        "compat.image_generator compat.tensorflow.dtypes",
     ),
     ("training", "training"),
-    ("models", "models"),
+    ("models", "models distillation"),
     (
         "program",
         "__init__ __main__ cli recipes backend race applications explain "
+        "compat.tensorflow "
         "images.networks images.training",
     ),
 ]

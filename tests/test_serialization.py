@@ -1,4 +1,6 @@
-"""Small objects that are equal by what they were made with."""
+"""Objects as plain data and back, and small ones that are equal by what made them."""
+
+import json
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ PAIRS = [
     lambda: keras.constraints.MaxNorm(2.0),
     lambda: keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.5),
     lambda: keras.optimizers.schedules.PiecewiseConstantDecay([1, 2], [3.0, 2.0, 1.0]),
-    lambda: keras.config.DTypePolicy("float32"),
+    lambda: keras.DTypePolicy("float32"),
 ]
 
 
@@ -60,3 +62,26 @@ def test_a_new_schedule_is_taken_up_whatever_it_is_equal_to():
     model.optimizer.learning_rate = Fixed(0.1)
     model.fit(x, 5 * x, verbose=0)
     assert (model.get_weights()[0] != before).all()
+
+
+@pytest.mark.parametrize("thing", [b"hello", slice(None, 20, 1), Ellipsis])
+def test_plain_things_travel_through_json(thing):
+    plain = json.loads(json.dumps(keras.saving.serialize_keras_object(thing)))
+    assert keras.saving.deserialize_keras_object(plain) == thing
+
+
+@pytest.mark.parametrize(
+    ("config", "error", "match"),
+    [
+        ({"class_name": "Dense", "config": [1]}, TypeError, "'config' to be a dict"),
+        ({"class_name": "function", "config": [1]}, TypeError, "a non-null str"),
+        (
+            {"class_name": "Sequential", "config": {"name": "s", "layers": [{}]}},
+            ValueError,
+            "containing a 'config' key",
+        ),
+    ],
+)
+def test_configurations_that_make_no_sense(config, error, match):
+    with pytest.raises(error, match=match):
+        keras.saving.deserialize_keras_object(config)

@@ -3,11 +3,11 @@
 The one place for it; the exceptions are listed, with reasons, next door.
 """
 
-import functools
 import inspect
 
 import pytest
 from signature_exceptions import CLASSES, FUNCTIONS, METHODS_THAT_DIFFER
+from signatures import find, parameters
 
 import ganglion
 
@@ -66,12 +66,6 @@ HIDDEN = {
 }
 
 
-def find(root, path):
-    for name in path.split("."):
-        root = getattr(root, name, None)
-    return root
-
-
 def public_classes(module):
     """Return the classes that a module makes public, not those it only imports."""
     own = [name for name in dir(module) if _is_public(module, getattr(module, name))]
@@ -116,34 +110,6 @@ def function_cases():
             if inspect.isfunction(getattr(ours, name)) and not name.startswith("_"):
                 actual.append(f"{module}.{name}")
     return sorted(set(actual))
-
-
-def _made_by(thing):
-    """Return a class as Python 3.11.3 and later sees it: by `__init__`.
-
-    Before, any inherited `__new__` hid an `__init__` that is inherited, too.
-    """
-    if not isinstance(thing, type):
-        return thing
-    for base in thing.__mro__:
-        if "__new__" in vars(base):
-            return thing
-        if "__init__" in vars(base):
-            return functools.partial(thing.__init__, None)
-    return thing
-
-
-def parameters(thing):
-    """Return names, kinds and defaults; defaults that are objects by their type."""
-    rows = []
-    for parameter in inspect.signature(_made_by(thing)).parameters.values():
-        default = parameter.default
-        plain = default is inspect.Parameter.empty or isinstance(
-            default, (str, int, float, bool, tuple, list, dict, type(None))
-        )
-        shown = default if plain else type(default)
-        rows.append((parameter.name, parameter.kind.name, shown))
-    return rows
 
 
 def check(keras, path, exceptions):

@@ -7,19 +7,64 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ganglion.switches import (
+    disable_flash_attention as disable_flash_attention,
+)
+from ganglion.switches import (
+    disable_interactive_logging as disable_interactive_logging,
+)
+from ganglion.switches import (
+    disable_traceback_filtering as disable_traceback_filtering,
+)
+from ganglion.switches import (
+    enable_flash_attention as enable_flash_attention,
+)
+from ganglion.switches import (
+    enable_interactive_logging as enable_interactive_logging,
+)
+from ganglion.switches import (
+    enable_traceback_filtering as enable_traceback_filtering,
+)
+from ganglion.switches import (
+    enable_unsafe_deserialization as enable_unsafe_deserialization,
+)
+from ganglion.switches import (
+    is_flash_attention_enabled as is_flash_attention_enabled,
+)
+from ganglion.switches import (
+    is_interactive_logging_enabled as is_interactive_logging_enabled,
+)
+from ganglion.switches import (
+    is_nnx_enabled as is_nnx_enabled,
+)
+from ganglion.switches import (
+    is_traceback_filtering_enabled as is_traceback_filtering_enabled,
+)
+from ganglion.switches import (
+    max_epochs as max_epochs,
+)
+from ganglion.switches import (
+    max_steps_per_epoch as max_steps_per_epoch,
+)
+from ganglion.switches import (
+    set_max_epochs as set_max_epochs,
+)
+from ganglion.switches import (
+    set_max_steps_per_epoch as set_max_steps_per_epoch,
+)
+
 VERSION = "0.1.0"  # the one place: pyproject.toml reads it here
 DISTRIBUTION = "ganglion-nn"  # what is installed; the index's `ganglion` is not ours
-FLOAT_TYPES = ("float32", "float64")
+FLOAT_TYPES = ("bfloat16", "float16", "float32", "float64")
 BACKENDS = ("auto", "cpu", "numpy", "cuda")
 PRECISIONS = ("tf32", "bf16", "float32")
+DATA_FORMATS = ("channels_last", "channels_first")
 MIXED = "mixed_bfloat16"
 MOST_THREADS = 256  # or four for each core: beyond that, it is a mistake
 _YES, _NO = ("1", "yes", "on", "true"), ("0", "no", "off", "false")
@@ -35,6 +80,7 @@ ENVIRONMENT = {
     "GANGLION_PRECISE": "whether every sum is taken plainly",
     "GANGLION_PRECISION": "how a GPU multiplies float32: tf32, bf16 or float32",
     "GANGLION_THREADS": "how many threads a compiled program uses",
+    "GANGLION_VERIFY": "whether the compiler checks itself after every pass",
 }
 
 _choices: dict[str, object] = {
@@ -45,19 +91,21 @@ _choices: dict[str, object] = {
     "pin": None,
     "precise": None,
     "precision": None,
-    "mixed": False,
+    "verify": None,
+    "policy": None,
+    "image_data_format": "channels_last",
 }
 
 
 def floatx() -> str:
-    """Return the float type of new weights: ``"float32"`` or ``"float64"``."""
+    """Return the float type of numbers that have none, "float32" unless it was set."""
     return str(_choices["floatx"])
 
 
 def set_floatx(value: str) -> None:
-    """Choose the float type of weights made from now on.
+    """Choose the float type of data, losses and metrics, and of new weights.
 
-    ``"float64"`` is used throughout: weights, data, gradients and metrics.
+    The type of weights may also be chosen apart, by `set_dtype_policy`.
     """
     if value not in FLOAT_TYPES:
         raise ValueError(
@@ -77,17 +125,32 @@ def set_epsilon(value: float) -> None:
 
 
 def image_data_format() -> str:
-    """Return ``"channels_last"``, the only layout Ganglion compiles for."""
-    return "channels_last"
+    """Return where layers expect the channels of images unless they are told."""
+    return str(_choices["image_data_format"])
 
 
 def set_image_data_format(data_format: str) -> None:
-    """Accept ``"channels_last"``; any other layout is refused."""
-    if data_format != "channels_last":
-        raise ValueError(
-            f"Image data format {data_format!r} is not supported: transpose the "
-            "images to (rows, columns, channels) and use 'channels_last'."
-        )
+    """Choose ``"channels_last"`` or ``"channels_first"`` for layers made from now on.
+
+    The compiler works with the channels last: the other order costs transposes at
+    the borders of what a step computes.
+    """
+    _choices["image_data_format"] = data_format_of(str(data_format))
+
+
+def data_format_of(data_format: str | None) -> str:
+    """Return a layout by its name in any case; None means the one that was chosen.
+
+    >>> data_format_of("Channels_First")
+    'channels_first'
+    """
+    if data_format is None:
+        return image_data_format()
+    layout = str(data_format).lower()
+    if layout not in DATA_FORMATS:
+        known = " or ".join(map(repr, DATA_FORMATS))
+        raise ValueError(f"`data_format` must be {known}, got {data_format!r}.")
+    return layout
 
 
 def home() -> Path:
@@ -127,9 +190,9 @@ def _best_backend() -> str:
     return "cpu"
 
 
-def set_backend(name: str) -> None:
+def set_backend(backend: str) -> None:
     """Choose the backend by name; see ``ganglion info`` for those found here."""
-    _choices["backend"] = known_backend(name)
+    _choices["backend"] = known_backend(backend)
 
 
 def threads() -> int:
@@ -210,56 +273,46 @@ def precision() -> str:
 def set_precision(name: str) -> None:
     """Choose how a GPU multiplies float32: "tf32", "bf16" or "float32"."""
     _choices["precision"] = _known(name, "precision", PRECISIONS)
-    _choices["mixed"] = False
 
 
-@dataclass(frozen=True)
-class DTypePolicy:
-    """Types by Keras' name: what layers compute in, and what their weights are.
+def verifies_passes() -> bool:
+    """Return whether the compiler checks what every pass returns, or only the ends.
 
-    >>> DTypePolicy("mixed_bfloat16").compute_dtype
-    'bfloat16'
+    `set_verify_passes`, else GANGLION_VERIFY; tests and `ganglion dump` do.
     """
-
-    name: str = "float32"
-
-    def __post_init__(self) -> None:
-        if self.name not in (*FLOAT_TYPES, MIXED):
-            raise ValueError(
-                f"The policy {self.name!r} is not supported: choose "
-                f"{', '.join(FLOAT_TYPES)} or {MIXED}, which keeps weights and sums in "
-                "float32 and needs no scaling of the loss."
-            )
-
-    @property
-    def compute_dtype(self) -> str:
-        """The type of the operands of products."""
-        return "bfloat16" if self.name == MIXED else self.name
-
-    @property
-    def variable_dtype(self) -> str:
-        """The type of weights."""
-        return "float32" if self.name == MIXED else self.name
-
-    def get_config(self) -> dict[str, str]:
-        """Return the name."""
-        return {"name": self.name}
+    chosen = _choices["verify"]
+    return _switch("GANGLION_VERIFY", False) if chosen is None else bool(chosen)
 
 
-def dtype_policy() -> DTypePolicy:
-    """Return the policy of all models: `set_dtype_policy`, else the float type."""
-    return DTypePolicy(MIXED if _choices["mixed"] else floatx())
+def set_verify_passes(value: bool) -> None:
+    """Choose whether the compiler checks what every pass returns."""
+    _choices["verify"] = bool(value)
+
+
+def dtype_policy() -> Any:
+    """Return the policy of new layers: `set_dtype_policy`, else the float type."""
+    from ganglion.dtypes import DTypePolicy
+
+    return _choices["policy"] or DTypePolicy(floatx())
 
 
 def set_dtype_policy(policy: Any) -> None:
-    """Choose by Keras' name: "float32", "float64", or "mixed_bfloat16".
+    """Choose by Keras' name what new layers compute in, and the type of their weights.
 
-    The last is `set_precision("bf16")` on a GPU; a CPU computes in float32.
+    "mixed_bfloat16" is `set_precision("bf16")` on a GPU, too: its products take such
+    operands anyway.
     """
-    chosen = DTypePolicy(str(getattr(policy, "name", policy)))
-    set_floatx(chosen.variable_dtype)
-    _choices["mixed"] = chosen.name == MIXED
-    _choices["precision"] = "bf16" if _choices["mixed"] else None
+    from ganglion.dtypes import DTypePolicy, policy_by_name
+
+    if isinstance(policy, str):
+        policy = policy_by_name(policy)
+    elif not isinstance(policy, DTypePolicy):
+        raise ValueError(
+            "Invalid `policy` argument: expected a name such as 'mixed_float16' or a "
+            f"DTypePolicy, got {policy!r} (of type {type(policy)})."
+        )
+    _choices["policy"] = policy
+    _choices["precision"] = "bf16" if policy.name == MIXED else None
 
 
 def pin_threads() -> bool:
@@ -278,6 +331,8 @@ def set_pin_threads(value: bool) -> None:
 
 def closest(name: str, known: Iterable[str]) -> str:
     """Return a sentence that names the nearest known spellings, for error texts."""
+    import difflib  # only errors need it
+
     names = sorted(set(known))
     similar = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
     if similar:
@@ -321,3 +376,4 @@ def check_environment() -> None:
     """
     for read in (backend_choice, threads, precise, precision, pin_threads, debugs):
         read()
+    verifies_passes()

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import config
+from ganglion import config, signal_windows
+from ganglion.dtypes import is_float_dtype
 from ganglion.random import SeedGenerator
 from ganglion.serialization import (
     Configured,
@@ -43,7 +44,7 @@ def _kind(dtype: Any) -> np.dtype:
 def _float_kind(dtype: Any) -> np.dtype:
     """Return a float type: rounded to whole numbers, most of what is drawn is 0."""
     kind = _kind(dtype)
-    if kind.kind != "f":
+    if not is_float_dtype(kind):
         raise ValueError(
             f"Random initializers draw floats: `dtype` must be a float type, got "
             f"{kind.name!r}. Use 'zeros', 'ones' or a constant for whole numbers."
@@ -79,9 +80,25 @@ class Constant(Initializer):
 
     def __init__(self, value: Any = 0.0) -> None:
         self.value = value
+        self._shape: Shape | None = None  # the only one that this makes
+
+    @classmethod
+    def exactly(cls, array: np.ndarray) -> Constant:
+        """Return an initializer for this very array, of no other shape."""
+        constant = cls(array)
+        constant._shape = array.shape
+        return constant
 
     def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
+        if self._shape is not None and tuple(shape) != self._shape:
+            raise ValueError(
+                f"Expected `shape` to be {self._shape} for direct tensor as "
+                f"initializer. Received shape={tuple(shape)}"
+            )
         return np.broadcast_to(np.asarray(self.value), shape).astype(_kind(dtype))
+
+    def get_config(self) -> dict[str, Any]:
+        return {"value": serialize_keras_object(self.value)}
 
 
 @export("keras.initializers", "identity", "IdentityInitializer")
@@ -105,7 +122,8 @@ class _Random(Initializer):
     def _set_seed(self, seed: Any) -> None:
         if seed is not None and not isinstance(seed, (int, np.integer, SeedGenerator)):
             raise ValueError(
-                f"`seed` must be a whole number, a SeedGenerator or None, got {seed!r}."
+                "`seed` must be an integer, a SeedGenerator or None. Received: "
+                f"seed={seed!r}"
             )
         self._given_seed = seed
         self.seed = draw_seed() if seed is None else seed
@@ -120,7 +138,7 @@ class _Random(Initializer):
     def get_config(self) -> dict[str, Any]:
         """Return the arguments; a seed that was drawn is drawn anew."""
         config = super().get_config()
-        config["seed"] = self._given_seed
+        config["seed"] = serialize_keras_object(self._given_seed)
         return config
 
     def _uniform(self, shape: Shape, low: float, high: float, dtype: Any) -> np.ndarray:
@@ -221,15 +239,19 @@ class VarianceScaling(_Random):
         output_axes: Any = None,
     ) -> None:
         if scale <= 0:
-            raise ValueError(f"`scale` must be positive, got {scale}.")
+            raise ValueError(
+                f"Argument `scale` must be positive float. Received: scale={scale}"
+            )
         distribution = distribution.lower()
         if distribution == "normal":
             distribution = "truncated_normal"
         if mode not in _MODES:
-            raise ValueError(f"Unknown mode {mode!r}: use one of {', '.join(_MODES)}.")
+            raise ValueError(
+                f"Invalid `mode` argument: {mode!r}. Use one of {', '.join(_MODES)}."
+            )
         if distribution not in _DISTRIBUTIONS:
             raise ValueError(
-                f"Unknown distribution {distribution!r}: use one of "
+                f"Invalid `distribution` argument: {distribution!r}. Use one of "
                 f"{', '.join(_DISTRIBUTIONS)}."
             )
         self.scale, self.mode, self.distribution = scale, mode, distribution
@@ -300,6 +322,56 @@ class Orthogonal(_Random):
         return (self.gain * q.reshape(shape)).astype(_float_kind(dtype))
 
 
+@export("keras.initializers", "stft", "STFTInitializer")
+class STFT(Initializer):
+    """Kernels of convolutions that compute a short-time Fourier transform.
+
+    Their shape is (frame, 1, frequencies): the first half of an even number of
+    frequencies, and the one in the middle.
+    """
+
+    def __init__(
+        self,
+        side: str = "real",
+        window: Any = "hann",
+        scaling: str | None = "density",
+        periodic: bool = False,
+    ) -> None:
+        if side not in ("real", "imag"):
+            raise ValueError(f"`side` must be 'real' or 'imag', got {side!r}.")
+        if scaling not in (None, "density", "spectrum"):
+            raise ValueError(
+                f"`scaling` must be None, 'density' or 'spectrum', got {scaling!r}."
+            )
+        if isinstance(window, str):
+            signal_windows.window(window, 1)  # an unknown name is refused here
+        self.side, self.window = side, window
+        self.scaling, self.periodic = scaling, periodic
+
+    def __call__(self, shape: Shape, dtype: Any = None) -> np.ndarray:
+        length, _, frequencies = shape
+        turns = np.arange(frequencies) / max((frequencies - 1) * 2, 1)
+        angles = -2 * np.pi * np.arange(length)[:, None, None] * turns
+        kernel = np.cos(angles) if self.side == "real" else np.sin(angles)
+        if self.window is not None:
+            kernel = kernel * self._scaled_window(length)[:, None, None]
+        return kernel.astype(_kind(dtype))
+
+    def _scaled_window(self, length: int) -> np.ndarray:
+        values = self.window
+        if isinstance(values, str):
+            values = signal_windows.window(values, length, self.periodic)
+        values = np.asarray(values, "float64")
+        if values.shape != (length,):
+            raise ValueError(
+                f"`window` must have {length} values, one for each step of a frame, "
+                f"got the shape {values.shape}."
+            )
+        if self.scaling == "density":
+            return values / np.sqrt(np.sum(values**2))
+        return values / np.sum(np.abs(values)) if self.scaling else values
+
+
 zeros, ones, constant = Zeros, Ones, Constant
 random_uniform, random_normal = RandomUniform, RandomNormal
 truncated_normal, variance_scaling = TruncatedNormal, VarianceScaling
@@ -307,6 +379,8 @@ glorot_uniform, glorot_normal = GlorotUniform, GlorotNormal
 he_uniform, he_normal = HeUniform, HeNormal
 lecun_uniform, lecun_normal = LecunUniform, LecunNormal
 identity, orthogonal = Identity, Orthogonal
+IdentityInitializer, OrthogonalInitializer = Identity, Orthogonal
+stft = STFTInitializer = STFT
 
 
 def get(identifier: Any) -> Any:
@@ -316,7 +390,7 @@ def get(identifier: Any) -> Any:
     'HeNormal'
     """
     if isinstance(identifier, np.ndarray):
-        return Constant(identifier)
+        return Constant.exactly(identifier)
     return resolve("keras.initializers", identifier, "initializer")
 
 

@@ -14,6 +14,7 @@ from ganglion.compiler.ir.origin import user_line
 _seen: set[str] = set()
 _heard = False  # the script speaks Keras 2
 _decided: bool | None = None  # by hand, which overrules what was heard
+_in_tensorflow = False  # the script's Keras 2 is the one inside of TensorFlow
 
 
 class Keras2Warning(UserWarning):
@@ -42,13 +43,14 @@ def active() -> bool:
     return _heard if _decided is None else _decided
 
 
-def set_active(on: bool | None) -> None:
+def set_active(on: bool | None, *, in_tensorflow: bool = False) -> None:
     """Decide whether the defaults of Keras 2 hold; None: by how the script speaks.
 
-    Forgets what was heard and warned about before.
+    `tf.keras` had some of today's defaults before Keras 3 did: ``in_tensorflow`` means
+    its Keras 2. Forgets what was heard and warned about before.
     """
-    global _decided, _heard
-    _decided, _heard = on, False
+    global _decided, _heard, _in_tensorflow
+    _decided, _heard, _in_tensorflow = on, False, in_tensorflow
     _seen.clear()
 
 
@@ -59,16 +61,21 @@ class Changed(float):
     """
 
     keras2: float
+    changed_with_tensorflow: bool  # `tf.keras` had today's number from its start
 
-    def __new__(cls, today: float, keras2: float) -> Changed:
+    def __new__(
+        cls, today: float, keras2: float, changed_with_tensorflow: bool = True
+    ) -> Changed:
         """Make today's number, with the old one beside it."""
         number = super().__new__(cls, today)
         number.keras2 = keras2
+        number.changed_with_tensorflow = changed_with_tensorflow
         return number
 
 
 def chosen(value: Any) -> Any:
     """Return an argument, or Keras 2's default where that is in force."""
-    if isinstance(value, Changed):
-        return value.keras2 if active() else float(value)
-    return value
+    if not isinstance(value, Changed):
+        return value
+    is_old = active() and not (_in_tensorflow and value.changed_with_tensorflow)
+    return value.keras2 if is_old else float(value)

@@ -14,10 +14,11 @@ import numpy as np
 from ganglion import tree
 from ganglion.compiler.ir.graph import ShapeError, Value
 from ganglion.compiler.ir.shaping import reshape
+from ganglion.tensors import Tensor, as_tensor
 
 
-class MaskedArray(np.ndarray):
-    """An array with a mask; what NumPy makes of it has none.
+def with_mask(array: np.ndarray, mask: np.ndarray) -> Tensor:
+    """Return a view of an array that carries a mask; what is made of it has none.
 
     >>> x = with_mask(np.ones((1, 2)), np.array([[True, False]]))
     >>> x._keras_mask
@@ -25,19 +26,8 @@ class MaskedArray(np.ndarray):
     >>> get_keras_mask(x + 1) is None
     True
     """
-
-    _keras_mask: np.ndarray
-
-    def __repr__(self) -> str:
-        return repr(np.asarray(self))
-
-    def __reduce__(self) -> Any:
-        return np.asarray(self).__reduce__()
-
-
-def with_mask(array: np.ndarray, mask: np.ndarray) -> MaskedArray:
-    """Return a view of an array that carries a mask."""
-    masked = array.view(MaskedArray)
+    masked = as_tensor(array)
+    masked._value = getattr(array, "_value", None)
     masked._keras_mask = mask
     return masked
 
@@ -49,7 +39,7 @@ def get_keras_mask(x: Any) -> Any:
 
 def set_keras_mask(x: Any, mask: Any) -> None:
     """Give a tensor a mask, or take it away by None."""
-    if isinstance(x, np.ndarray) and not isinstance(x, MaskedArray):
+    if isinstance(x, np.ndarray) and not isinstance(x, Tensor):
         raise TypeError(
             "A plain array cannot carry a mask: give it to the layer that needs it, "
             "as in layer(x, mask=mask)."
@@ -68,10 +58,18 @@ def without_mask(x: Any) -> Any:
     return reshape(x, shape=x.shape) if is_masked else x
 
 
-def check_mask(owner: str, mask: Any, x: Any, ndim: int) -> None:
-    """Refuse a mask that does not have the first `ndim` axes of what it masks."""
+def check_mask(
+    owner: str, mask: Any, x: Any, ndim: int, stretches: bool = False
+) -> None:
+    """Refuse a mask that does not have the first `ndim` axes of what it masks.
+
+    One that ``stretches`` may have the size one where its input has another.
+    """
     got, shape = tuple(mask.shape), tuple(x.shape)
-    if got != shape[:ndim]:
+    fits = got == shape[:ndim]
+    if stretches and len(got) == ndim:
+        fits = all(n in (1, size) for n, size in zip(got, shape, strict=False))
+    if not fits:
         raise ShapeError(
             f"{owner}: a mask of shape {got} does not fit inputs of shape {shape}: it "
             f"must have the shape {shape[:ndim]}, a truth value for each step."

@@ -7,7 +7,9 @@
 >>> mixed_precision.set_global_policy("float32")
 """
 
-from ganglion.config import DTypePolicy, dtype_policy, set_dtype_policy
+from ganglion.config import dtype_policy, set_dtype_policy
+from ganglion.dtypes import DTypePolicy
+from ganglion.optimizers import LossScaleOptimizer
 
 Policy = DTypePolicy
 global_policy = dtype_policy
@@ -15,6 +17,7 @@ set_global_policy = set_dtype_policy
 
 __all__ = [
     "DTypePolicy",
+    "LossScaleOptimizer",
     "Policy",
     "dtype_policy",
     "global_policy",

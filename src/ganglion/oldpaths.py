@@ -119,10 +119,11 @@ class _OldPathFinder(MetaPathFinder):
         """Return how to load an old path, None for any other."""
         if fullname not in OLD_PATHS:
             package, _, name = fullname.rpartition(".")
-            if package.split(".")[0] == "ganglion" and unsupported.unsupported_reason(
-                package, name
-            ):
-                raise ImportError(unsupported.explain(package, name), name=fullname)
+            is_ours = package.split(".")[0] == "ganglion"
+            if is_ours and not name.startswith("__"):
+                known = dir(sys.modules.get(package))
+                # Without `name=`, or Python's own text would stand in its place.
+                raise ModuleNotFoundError(unsupported.explain(package, name, known))
             return None
         return ModuleSpec(fullname, _OldModule(), is_package=True)
 

@@ -18,29 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from ganglion.switches import is_interactive_logging_enabled
 from ganglion.system.terminal import lines, printable
 
 _BOLD, _GREEN, _GREY, _PLAIN = "\x1b[1m", "\x1b[32m", "\x1b[37m", "\x1b[0m"
 _ERASE_TO_END = "\x1b[K"
-
-_interactive = True
-
-
-def enable_interactive_logging() -> None:
-    """Show progress on standard output (this is how Ganglion starts)."""
-    global _interactive
-    _interactive = True
-
-
-def disable_interactive_logging() -> None:
-    """Send progress to the logger named ``ganglion`` instead of standard output."""
-    global _interactive
-    _interactive = False
-
-
-def is_interactive_logging_enabled() -> bool:
-    """Return whether progress goes to standard output."""
-    return _interactive
 
 
 def print_message(
@@ -54,7 +36,7 @@ def print_message(
         drawn: Whether it is a bar, which has colours, and names that were checked.
     """
     message = message if drawn else lines(message)
-    if not _interactive:
+    if not is_interactive_logging_enabled():
         logging.getLogger("ganglion").info(message.strip("\r\n"))
         return
     text = f"{message}\n" if line_break else message
@@ -119,8 +101,8 @@ class Progbar:
     ) -> None:
         if stateful_metrics is not None and stateless_metrics is not None:
             raise ValueError(
-                "Give `stateful_metrics` (all other metrics are averaged) or "
-                "`stateless_metrics` (only these are averaged), not both."
+                "Only one of `stateful_metrics` (all other metrics are averaged) and "
+                "`stateless_metrics` (only these are averaged) can be given."
             )
         self.target, self.width, self.verbose = target, width, verbose
         self.interval, self.unit_name = interval, unit_name
@@ -320,7 +302,7 @@ def _eta_text(seconds: float) -> str:
 def _can_animate() -> bool:
     """Return whether a line can be drawn over: a terminal, a notebook, PyCharm."""
     is_notebook = "ipykernel" in sys.modules or "PYCHARM_HOSTED" in os.environ
-    return _interactive and (_on_terminal() or is_notebook)
+    return is_interactive_logging_enabled() and (_on_terminal() or is_notebook)
 
 
 def _on_terminal() -> bool:

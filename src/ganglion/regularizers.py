@@ -25,7 +25,10 @@ class Regularizer(Configured):
 
 def _strength(name: str, value: Any) -> float:
     if not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
-        raise ValueError(f"`{name}` must be a non-negative number, got {value!r}.")
+        raise ValueError(
+            f"Invalid value for argument {name}: expected a non-negative float. "
+            f"Received: {name}={value!r}"
+        )
     return float(value)
 
 
@@ -74,13 +77,17 @@ class OrthogonalRegularizer(Regularizer):
 
     def __init__(self, factor: float = 0.01, mode: str = "rows") -> None:
         if mode not in ("rows", "columns"):
-            raise ValueError(f"`mode` must be 'rows' or 'columns', not {mode!r}.")
+            raise ValueError(
+                "Invalid value for argument `mode`. Expected one of "
+                f'{{"rows", "columns"}}. Received: mode={mode}'
+            )
         self.factor, self.mode = _strength("factor", factor), mode
 
     def __call__(self, inputs: Any) -> Any:
         if len(inputs.shape) != 2:
             raise ValueError(
-                f"OrthogonalRegularizer needs a matrix, not {tuple(inputs.shape)}."
+                "Inputs to OrthogonalRegularizer must have rank 2. Received: "
+                f"inputs.shape={tuple(inputs.shape)}"
             )
         rows = inputs if self.mode == "rows" else ops.transpose(inputs)
         unit = ops.normalize(rows, axis=1)
@@ -90,7 +97,7 @@ class OrthogonalRegularizer(Regularizer):
         return self.factor * 0.5 * ops.sum(between) / (size * (size - 1) / 2)
 
 
-_STRENGTH = keras2.Changed(0.0, keras2=0.01)
+_STRENGTH = keras2.Changed(0.0, keras2=0.01, changed_with_tensorflow=False)
 
 
 def l1_l2(l1: float = _STRENGTH, l2: float = _STRENGTH) -> L1L2:
@@ -98,7 +105,7 @@ def l1_l2(l1: float = _STRENGTH, l2: float = _STRENGTH) -> L1L2:
     return L1L2(keras2.chosen(l1), keras2.chosen(l2))
 
 
-l1, l2 = L1, L2
+l1, l2, orthogonal_regularizer = L1, L2, OrthogonalRegularizer
 
 
 def get(identifier: Any) -> Any:

@@ -6,10 +6,13 @@ nothing named in a file is imported.
 
 from __future__ import annotations
 
+import base64
 import functools
 import inspect
+import marshal
 import threading
 import types
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -72,7 +75,10 @@ def register_keras_serializable(
 
     def register(thing: Any) -> Any:
         if inspect.isclass(thing) and not hasattr(thing, "get_config"):
-            raise ValueError(f"{thing.__name__} needs a `get_config` to be saved.")
+            raise ValueError(
+                "Cannot register a class that does not have a get_config() method: "
+                f"{thing.__name__} cannot be saved without."
+            )
         known = f"{package}>{name or thing.__name__}"
         _custom[known] = thing
         thing._registered_name = known
@@ -104,14 +110,23 @@ def get_registered_name(obj: Any) -> str:
     return vars(obj).get("_registered_name", obj.__name__)
 
 
-@contextmanager
-def custom_object_scope(custom_objects: dict[str, Any]) -> Iterator[None]:
-    """Make names known to everything that is loaded in this block."""
-    _active.scopes.append(dict(custom_objects))
-    try:
-        yield
-    finally:
+class CustomObjectScope:
+    """Makes names known to everything that is loaded in a `with` block."""
+
+    def __init__(self, custom_objects: dict[str, Any]) -> None:
+        self.custom_objects = dict(custom_objects or {})
+
+    def __enter__(self) -> CustomObjectScope:
+        """Make the names known."""
+        _active.scopes.append(self.custom_objects)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Forget them again."""
         _active.scopes.pop()
+
+
+custom_object_scope = CustomObjectScope
 
 
 @contextmanager
@@ -171,6 +186,8 @@ def serialize_keras_object(obj: Any) -> Any:
         return obj.item()
     if isinstance(obj, np.dtype):
         return obj.name
+    if isinstance(obj, bytes):
+        return {"class_name": "__bytes__", "config": {"value": obj.decode()}}
     if isinstance(obj, np.ndarray):
         plain = {"value": obj.tolist(), "dtype": obj.dtype.name}
         return {"class_name": "__numpy__", "config": plain}
@@ -181,7 +198,8 @@ def serialize_keras_object(obj: Any) -> Any:
     if obj is Ellipsis:
         return {"class_name": "__ellipsis__", "config": {}}
     if isinstance(obj, (list, tuple)):
-        return [serialize_keras_object(part) for part in obj]
+        items = [serialize_keras_object(part) for part in obj]
+        return tuple(items) if isinstance(obj, tuple) else items
     if isinstance(obj, dict):
         return {key: serialize_keras_object(part) for key, part in obj.items()}
     if inspect.isfunction(obj) or inspect.isclass(obj):
@@ -196,17 +214,42 @@ def serialize_keras_object(obj: Any) -> Any:
 def _serialize_function(thing: Any) -> Any:
     for (module, name), known in list(_builtin.items()):
         if known is thing:
-            entry = {"module": module, "class_name": "__class__", "config": name}
-            return entry if inspect.isclass(thing) else name
+            if inspect.isclass(thing):
+                return {"module": module, "class_name": "__class__", "config": name}
+            # An activation is its name, other functions of Keras are entries.
+            return name if module == "keras.activations" else _function_entry(name)
     if _active.references is not None:
         return _function_entry(_name_of_reference(thing))
     if thing.__name__ == "<lambda>":
         raise ValueError(
-            "A lambda cannot be saved, because loading it would execute code: define a "
-            "named function and decorate it with "
+            "A lambda cannot be saved, because loading it would mean arbitrary code "
+            "execution: define a named function and decorate it with "
             "@ganglion.saving.register_keras_serializable()."
         )
     return _function_entry(get_registered_name(thing))
+
+
+def _lambda_entry(function: Any) -> dict[str, Any]:
+    """Return a lambda as Keras writes it; nothing of ours ever executes that."""
+    warnings.warn(
+        "A lambda is saved as byte code, which Ganglion never executes: the model can "
+        "be built by its script and read the weights with `load_weights`, but not be "
+        "loaded as a whole. Define a named function instead, and decorate it with "
+        "@ganglion.saving.register_keras_serializable().",
+        stacklevel=2,
+    )
+    code = base64.encodebytes(marshal.dumps(function.__code__)).decode("ascii")
+    cells = function.__closure__ or ()
+    closure = [_if_plain(cell.cell_contents) for cell in cells] or None
+    defaults = [_if_plain(value) for value in function.__defaults__ or ()] or None
+    config = {"code": code, "defaults": defaults, "closure": closure}  # in a `Lambda`
+    config["value"] = [code, defaults, closure]  # and elsewhere
+    return {"class_name": "__lambda__", "config": config}
+
+
+def _if_plain(value: Any) -> Any:
+    """Return a value that JSON can hold, None for any other."""
+    return value if isinstance(value, (bool, int, float, str)) else None
 
 
 def _function_entry(name: str) -> dict[str, Any]:
@@ -225,7 +268,7 @@ def _serialize_instance(thing: Any) -> dict[str, Any]:
     entry = {
         "module": cls._keras_module if is_ours else cls.__module__,
         "class_name": cls._keras_name if is_ours else cls.__name__,
-        "config": plain_config(thing.get_config()),
+        "config": plain_config(_with_lambdas(thing)),
         "registered_name": None if is_ours else name_of(cls),
     }
     for extra in ("build_config", "compile_config"):
@@ -241,14 +284,28 @@ def _serialize_instance(thing: Any) -> dict[str, Any]:
     return entry
 
 
+def _with_lambdas(thing: Any) -> dict[str, Any]:
+    """Return a configuration; of a `Lambda`, its lambdas are written as byte code."""
+    config = thing.get_config()
+    if _active.references is not None or not getattr(thing, "saves_lambdas", False):
+        return config
+    return {
+        key: _lambda_entry(value)
+        if getattr(value, "__name__", "") == "<lambda>"
+        else value
+        for key, value in config.items()
+    }
+
+
 def plain_config(config: dict[str, Any]) -> dict[str, Any]:
-    """Serialize the values of a configuration; tuples become lists, as in Keras."""
+    """Serialize the values of a configuration."""
     return {key: _plain(value) for key, value in config.items()}
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        return [_plain(part) for part in value]
+        parts = [_plain(part) for part in value]
+        return tuple(parts) if isinstance(value, tuple) else parts
     if not isinstance(value, dict):
         return serialize_keras_object(value)
     return value if "class_name" in value else plain_config(value)
@@ -261,16 +318,22 @@ def deserialize_keras_object(
     if custom_objects:
         with custom_object_scope(custom_objects):
             return deserialize_keras_object(config)
-    if isinstance(config, list):
+    if isinstance(config, (list, tuple)):
         return [deserialize_keras_object(part) for part in config]
     if not isinstance(config, dict):
         return config
-    return _rebuild(config) if "class_name" in config else arguments_from(config)
+    if "class_name" in config:
+        return _rebuild(config)
+    return {key: deserialize_keras_object(value) for key, value in config.items()}
 
 
 def arguments_from(config: dict[str, Any]) -> dict[str, Any]:
-    """Rebuild the values of a configuration."""
-    return {key: deserialize_keras_object(value) for key, value in config.items()}
+    """Rebuild the values of a configuration; tuples stay tuples, as they came."""
+    arguments = {}
+    for key, value in config.items():
+        argument = deserialize_keras_object(value)
+        arguments[key] = tuple(argument) if isinstance(value, tuple) else argument
+    return arguments
 
 
 def _rebuild(entry: dict[str, Any]) -> Any:
@@ -279,19 +342,26 @@ def _rebuild(entry: dict[str, Any]) -> Any:
     if kind in ("__numpy__", "__tensor__"):
         return _array(**entry["config"])
     if kind == "__slice__":
-        return slice(*(entry["config"][part] for part in ("start", "stop", "step")))
+        parts = (entry["config"][part] for part in ("start", "stop", "step"))
+        return slice(*map(deserialize_keras_object, parts))
+    if kind == "__bytes__":
+        return str(entry["config"]["value"]).encode()
     if kind == "__ellipsis__":
         return Ellipsis
     if kind == "__lambda__":
         raise ValueError(
             "This file holds a Python lambda as byte code. Ganglion never executes "
-            "code from a file: define the function by name, pass it in "
+            "code from a file: build the model by its script and read the weights with "
+            "`load_weights`; or define the function by name, pass it in "
             "`custom_objects`, and save the model again."
         )
     if kind == "__keras_tensor__" or "config" not in entry:
         return entry
-    if kind in ("DTypePolicy", "Policy"):
-        return entry["config"].get("name", "float32")
+    if kind == "function" and not isinstance(entry["config"], str):
+        raise TypeError(
+            "Expected 'config' to be a non-null str, the name of a function, got "
+            f"{entry['config']!r:.80}."
+        )
     thing = find_class(entry)
     if kind in ("function", "__class__"):
         return thing
@@ -300,6 +370,9 @@ def _rebuild(entry: dict[str, Any]) -> Any:
         return _active.sharing[-1][shared]
     with budget.deeper():
         config = entry["config"] or {}
+        is_old_model = isinstance(config, list) and hasattr(thing, "fit")
+        if not isinstance(config, dict) and not is_old_model:
+            raise TypeError(f"Expected 'config' to be a dict, got {config!r:.80}.")
         if hasattr(thing, "from_config"):
             rebuilt = thing.from_config(config)
         else:
@@ -316,7 +389,7 @@ def _rebuild(entry: dict[str, Any]) -> Any:
 def _array(value: Any, dtype: Any) -> np.ndarray:
     """Return an array of numbers; of other types, an item may be of any size."""
     kind = np.dtype(dtype)
-    if kind.kind not in "biufc" or kind.hasobject:
+    if (kind.kind not in "biufc" and kind.name != "bfloat16") or kind.hasobject:
         raise ValueError(f"an array of {str(dtype)!r:.40} holds no numbers")
     return np.array(value, dtype=kind)
 
@@ -330,9 +403,17 @@ def find_class(entry: dict[str, Any]) -> Any:
         definition = get_registered_object(candidate) if candidate else None
         if definition is not None:
             return definition
+    if kind == "function" and ">" not in str(name):
+        # Files of Keras up to 3.6 leave out the package of a registered function.
+        for full, definition in list(_custom.items()):
+            if full.endswith(f">{name}"):
+                return definition
     for where, known in list(_builtin):  # another thread may be importing
+        definition = _builtin[where, known]
+        if kind == "function" and inspect.isclass(definition):
+            continue
         if known == name and (not module or _is_same_module(where, module)):
-            return _builtin[where, known]
+            return definition
     every = [known for _, known in list(_builtin)]
     raise ValueError(
         f"Unknown object {name!r} (module {module}). Pass it in `custom_objects` or "
@@ -359,6 +440,11 @@ def resolve(module: str, identifier: Any, kind: str) -> Any:
     if identifier is None:
         return None
     if isinstance(identifier, dict):
+        if "class_name" not in identifier:
+            raise ValueError(
+                f"{identifier!r} is no configuration of a {kind}: it has no "
+                "`class_name`."
+            )
         return deserialize_keras_object(identifier)
     if isinstance(identifier, str):
         identifier = look_up(module, identifier, kind)

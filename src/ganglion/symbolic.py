@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from ganglion.compiler.ir.graph import (
     Input,
     Operators,
     ShapeError,
+    Sizes,
     Value,
     call_function,
 )
@@ -27,6 +28,7 @@ from ganglion.variables import Scope, unique_name
 # Stand-ins for an unknown axis: what differs between the two depends on it. Both have
 # many divisors, so that strides, pools and reshapes fit.
 _STAND_INS = (240, 480)
+_LONG_STAND_INS = (7680, 15360)  # where a window is longer than those
 
 # Sizes that a bound such as `x[:, :100]` cuts short, tried in turn: a window may need
 # more than one row.
@@ -42,9 +44,37 @@ class _Slices(threading.local):
 _slices = _Slices()
 
 
+class _StandIn(threading.local):
+    """The size that stands for an unknown axis while a symbolic call is traced."""
+
+    size: int | None = None
+    stretches = False
+
+
+_stand_in = _StandIn()
+
+
+def unknown_size() -> int | None:
+    """Return what stands for a size that depends on data, None in a real trace."""
+    return _stand_in.size
+
+
+def fitting_size() -> int | None:
+    """Return the size that fits any other, since it stands for an unknown one."""
+    return _stand_in.size if _stand_in.stretches else None
+
+
 def note_bounded_slice() -> None:
     """Note that a slice has bounds: its length depends on the size of its axis."""
     _slices.bounded = True
+
+
+class KerasHistory(NamedTuple):
+    """Which output of which call of a layer or an op a Keras tensor is."""
+
+    operation: Any
+    node_index: int
+    tensor_index: int
 
 
 class KerasTensor(Operators):
@@ -72,6 +102,13 @@ class KerasTensor(Operators):
     def ndim(self) -> int:
         """The number of axes."""
         return len(self.shape)
+
+    @property
+    def _keras_history(self) -> KerasHistory:
+        """The call it comes from; older scripts look at it."""
+        if self.call is None:
+            raise AttributeError(f"{self!r} comes from no call.")
+        return KerasHistory(self.call.operation, 0, self.index)
 
     def reshape(self, newshape: Any) -> Any:
         """Give the same elements a new shape; one size may be -1."""
@@ -102,19 +139,22 @@ class KerasTensor(Operators):
 
     def __bool__(self) -> bool:
         raise TypeError(
-            "A symbolic KerasTensor has no truth value: choose with `ops.where(...)`, "
-            "or write the condition into a Layer."
+            "A symbolic KerasTensor cannot be used as a boolean. It has no numbers: "
+            "choose with `ops.where(...)`, or write the condition into a Layer."
         )
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
         raise ValueError(
-            "A KerasTensor is symbolic and holds no numbers: it cannot be turned "
-            "into an array. Use `ganglion.ops` in place of NumPy functions, or wrap "
-            "the code in a Layer."
+            "A KerasTensor is symbolic: it doesn't have any actual numerical value, "
+            "and cannot be turned into an array. Use `ganglion.ops` in place of NumPy "
+            "functions, or wrap the code in a Layer."
         )
 
     def __repr__(self) -> str:
-        return f"<KerasTensor shape={self.shape}, dtype={self.dtype}, name={self.name}>"
+        return (
+            f"<KerasTensor shape={self.shape}, dtype={self.dtype}, "
+            f"sparse={self.sparse}, ragged={self.ragged}, name={self.name}>"
+        )
 
 
 TEXT = "string"  # the type of texts, which never enter a compiled graph
@@ -140,13 +180,14 @@ def _checked_shape(shape: Any) -> tuple[int | None, ...]:
             raise ValueError(
                 f"A shape holds whole numbers, or None for any size, not {shape!r}."
             )
-    return tuple(None if size is None else int(size) for size in sizes)
+    return Sizes(None if size is None else int(size) for size in sizes)
 
 
 def _no_number(kind: str) -> ValueError:
     return ValueError(
-        f"A KerasTensor is symbolic and holds no numbers: it cannot be turned into "
-        f"{kind}. Write what depends on its numbers into a Layer, in `ganglion.ops`."
+        "A KerasTensor is symbolic: it doesn't have any actual numerical value, and "
+        f"cannot be turned into {kind}. Write what depends on its numbers into a "
+        "Layer, in `ganglion.ops`."
     )
 
 
@@ -178,8 +219,6 @@ class Call:
     def infer(self, known: dict[KerasTensor, KerasTensor]) -> list[KerasTensor]:
         """Return what the call would give for other Keras tensors, unrecorded."""
         args, kwargs = self.arguments(known)
-        if isinstance(self.operation, Function):
-            return tree.flatten(infer(self.operation.function, args, kwargs))
         return tree.flatten(self.operation.compute_output_spec(*args, **kwargs))
 
     def arguments(self, known: dict[KerasTensor, Any]) -> tuple[Any, Any]:
@@ -202,6 +241,10 @@ class Function:
         """Call the op again, when a model replays its calls."""
         return self.function(*args, **kwargs)
 
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the outputs as Keras tensors without recording a call."""
+        return infer(self.function, args, kwargs)
+
 
 def is_symbolic(x: Any) -> bool:
     """Return whether this is a Keras tensor."""
@@ -210,13 +253,24 @@ def is_symbolic(x: Any) -> bool:
 
 def any_symbolic(*structures: Any) -> bool:
     """Return whether any leaf is a Keras tensor."""
-    return any(is_symbolic(leaf) for leaf in tree.flatten(structures))
+    return any(map(is_symbolic, tree.flatten(structures)))
 
 
 def record(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
     """Record the call of an op on Keras tensors and return its symbolic result."""
     call = Call(Function(function), args, kwargs)
     return call.bind(infer(function, args, kwargs, stretches=True))
+
+
+def _any_text(*structures: Any) -> bool:
+    leaves = filter(is_symbolic, tree.flatten(structures))
+    return any(leaf.dtype == TEXT for leaf in leaves)
+
+
+def _without_text(leaf: Any) -> Any:
+    """Return a tensor of numbers as large as one of texts."""
+    is_text = is_symbolic(leaf) and leaf.dtype == TEXT
+    return KerasTensor(leaf.shape, "int32") if is_text else leaf
 
 
 def infer(
@@ -230,15 +284,29 @@ def infer(
     Where an unknown axis meets a known one, the result has the known size if the call
     `stretches`, as ops do; of a layer it is unknown, as in Keras.
     """
+    if getattr(function, "moves_text", False) and _any_text(args, kwargs):
+        args, kwargs = tree.map_leaves(_without_text, (args, kwargs))
+        numbers = infer(function, args, kwargs, stretches)
+        return tree.map_leaves(lambda x: KerasTensor(x.shape, TEXT), numbers)
     before, _slices.bounded = _slices.bounded, False
+    sizes = _STAND_INS
     try:
-        structure, first = _trace(function, args, kwargs, _STAND_INS[0])
-    except ShapeError:
+        structure, first = _trace(function, args, kwargs, sizes[0], stretches)
+    except ShapeError as error:
         fitting = _infer_fitting(function, args, kwargs, stretches)
-        if fitting is None:
-            raise
-        return fitting
-    _, second = _trace(function, args, kwargs, _STAND_INS[1])
+        if fitting is not None:
+            return fitting
+        sizes = _LONG_STAND_INS
+        try:
+            structure, first = _trace(function, args, kwargs, sizes[0], stretches)
+        except ShapeError:
+            raise error from None
+    _, second = _trace(function, args, kwargs, sizes[1], stretches)
+    if len(first) != len(second):
+        raise ValueError(
+            "Cannot infer argument `num` from shape, since the size of that axis is "
+            "not known (None): how many outputs there are depends on it. Give `num`."
+        )
     traces = [first, second]
     if _slices.bounded:
         traces += _trace_small(function, args, kwargs, first)
@@ -302,7 +370,11 @@ def _infer_fitting(
 
 
 def _trace(
-    function: Callable[..., Any], args: Any, kwargs: dict[str, Any], size: int
+    function: Callable[..., Any],
+    args: Any,
+    kwargs: dict[str, Any],
+    size: int,
+    stretches: bool = False,
 ) -> tuple[Any, list[Value]]:
     inputs: dict[KerasTensor, Input] = {}
 
@@ -323,8 +395,13 @@ def _trace(
                 set_keras_mask(inputs[leaf], stand_in(mask))
         return inputs[leaf]
 
-    with Scope():
-        result = function(
-            *tree.map_leaves(stand_in, args), **tree.map_leaves(stand_in, kwargs)
-        )
+    before = _stand_in.size, _stand_in.stretches
+    _stand_in.size, _stand_in.stretches = size, stretches
+    try:
+        with Scope():
+            result = function(
+                *tree.map_leaves(stand_in, args), **tree.map_leaves(stand_in, kwargs)
+            )
+    finally:
+        _stand_in.size, _stand_in.stretches = before
     return result, tree.flatten(result)

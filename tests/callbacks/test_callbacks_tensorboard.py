@@ -1,6 +1,7 @@
 """TensorBoard's event files, read by a parser of our own and by TensorFlow."""
 
 import contextlib
+import json
 import os
 import struct
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from callback_fakes import Model, Optimizer
 
+import ganglion
 from ganglion.callbacks import (
     CallbackList,
     TensorBoard,
@@ -135,15 +137,69 @@ def test_tensorboard_writes_speed_and_histograms(tmp_path):
     assert np.frombuffer(histogram[7]).sum() == 6
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("write_images", True), ("profile_batch", 2), ("embeddings_freq", 1)],
-)
-def test_tensorboard_refuses_what_it_does_not_write(name, value):
-    with pytest.raises(ValueError, match=f"`{name}={value}` is not supported"):
-        TensorBoard(**{name: value})
+def test_tensorboard_refuses_what_it_does_not_write():
+    with pytest.raises(ValueError, match="`profile_batch=2` is not supported"):
+        TensorBoard(profile_batch=2)
     with pytest.raises(ValueError, match="update_freq='step'"):
         TensorBoard(update_freq="step")
+
+
+def text_model():
+    layers = [ganglion.Input((3,)), ganglion.layers.Embedding(5, 2, name="words")]
+    flat = [ganglion.layers.Flatten(), ganglion.layers.Dense(1)]
+    model = ganglion.Sequential([*layers, *flat])
+    model.compile("sgd", "mse")
+    return model
+
+
+def test_tensorboard_writes_the_model_images_and_embeddings(tmp_path):
+    model = text_model()
+    board = TensorBoard(
+        tmp_path,
+        histogram_freq=1,
+        write_images=True,
+        embeddings_freq=1,
+        embeddings_metadata={"words": "labels.tsv"},
+    )
+    x = np.ones((4, 3))
+    model.fit(x, np.ones((4, 1)), verbose=0, callbacks=[board])
+    values = [
+        fields(fields(fields(body)[5])[1])
+        for body in records(tmp_path / "train")
+        if 5 in fields(body)
+    ]
+    tensors = {value[1].decode(): fields(value[8]) for value in values if 8 in value}
+    assert json.loads(tensors["keras"][8])["class_name"] == "Sequential"
+    images = [tag for tag in tensors if tag.endswith("/image")]
+    assert len(images) == 2  # a bias of one number is none
+    assert tensors[images[0]][8].startswith(b"\x89PNG")
+    assert (tmp_path / "train" / "keras_embedding.ckpt-0.weights.h5").exists()
+    projector = (tmp_path / "projector_config.pbtxt").read_text()
+    assert 'metadata_path: "labels.tsv"' in projector
+    with pytest.raises(ValueError, match="names no Embedding layer: other"):
+        TensorBoard(
+            tmp_path, embeddings_freq=1, embeddings_metadata={"other": "x"}
+        ).set_model(model)
+
+
+@pytest.mark.rivals
+def test_tensorflow_reads_our_images(tmp_path):
+    tensorflow = pytest.importorskip("tensorflow")
+    file = EventFile(tmp_path)
+    pixels = np.arange(24, dtype="uint8").reshape(1, 4, 6, 1)
+    file.image("w", pixels, 1)
+    file.model("{}")
+    file.flush()
+    iterator = tensorflow.compat.v1.train.summary_iterator
+    _, image, model = iterator(str(file.path))
+    value = image.summary.value[0]
+    assert value.metadata.plugin_data.plugin_name == "images"
+    width, height, picture = tensorflow.make_ndarray(value.tensor)
+    assert (width, height) == (b"6", b"4")
+    np.testing.assert_array_equal(tensorflow.image.decode_png(picture), pixels[0])
+    value = model.summary.value[0]
+    assert value.metadata.plugin_data.plugin_name == "graph_keras_model"
+    assert tensorflow.make_ndarray(value.tensor) == b"{}"
 
 
 @pytest.mark.rivals

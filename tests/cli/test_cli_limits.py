@@ -191,6 +191,7 @@ def test_more_threads_than_cores_are_taken(no_choices):
         ("GANGLION_PRECISE", "maybe", "GANGLION_PRECISE must be one of"),
         ("GANGLION_PIN", "2", "GANGLION_PIN must be one of"),
         ("GANGLION_DEBUG", "much", "GANGLION_DEBUG must be one of"),
+        ("GANGLION_VERIFY", "some", "GANGLION_VERIFY must be one of"),
         ("GANGLION_THREADS", "", "GANGLION_THREADS must be"),
     ],
 )
@@ -218,6 +219,7 @@ def test_switches_are_read_alike(no_choices):
         (config.precise, "GANGLION_PRECISE", False),
         (config.pin_threads, "GANGLION_PIN", True),
         (config.debugs, "GANGLION_DEBUG", False),
+        (config.verifies_passes, "GANGLION_VERIFY", False),
     ):
         for text in ("1", "yes", "On", " true "):
             no_choices.setenv(name, text)

@@ -282,3 +282,21 @@ def test_a_third_number_is_a_stride_but_for_old_scripts():
     assert (conv.kernel_size, conv.strides) == ((3, 3), (1, 1))
     assert len(texts) == 1
     assert keras.layers.Conv2D(4, 3, 2).strides == (2, 2)
+
+
+@pytest.mark.filterwarnings("ignore::ganglion.keras2.Keras2Warning")
+def test_a_function_of_the_backend_looks_inside_of_a_model():
+    K = keras.backend
+
+    inputs = keras.Input((3,))
+    hidden = keras.layers.Dense(4, activation="relu")(inputs)
+    model = keras.Model(inputs, keras.layers.Dropout(0.5)(hidden))
+    look = K.function([model.input, K.learning_phase()], [hidden, model.output])
+    x = np.ones((64, 3), "float32")
+    before, after = look([x, 0])
+    np.testing.assert_array_equal(before, after)
+    before, after = look([x, 1])
+    assert type(after) is np.ndarray
+    assert set(np.unique(after[before > 0] / before[before > 0])) == {0.0, 2.0}
+    with pytest.raises(ValueError, match="updates"):
+        K.function([inputs], [hidden], updates=[(1, 2)])

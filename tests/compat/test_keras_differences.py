@@ -6,26 +6,16 @@ own: the programs run in both.
 
 import itertools
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from keras_programs import Programs, check
 
 import ganglion
 
-Program = Callable[[Any], Any]
-PROGRAMS: list[tuple[str, Program, Any]] = []
-
-
-def prints(expected: Any) -> Callable[[Program], Program]:
-    """Say what a program returns, or the type of the error that it raises."""
-
-    def noted(program: Program) -> Program:
-        PROGRAMS.append((program.__name__, program, expected))
-        return program
-
-    return noted
+PROGRAMS = Programs()
+prints = PROGRAMS.prints
 
 
 def dense(keras: Any, inputs: int = 1, **options: Any) -> Any:
@@ -233,26 +223,12 @@ def p58_trainable_that_is_no_bool(keras):
     return keras.layers.Dense(1, trainable="maybe")
 
 
-def check(keras: Any, program: Program, expected: Any) -> None:
-    if isinstance(expected, type):
-        with pytest.raises(expected):
-            program(keras)
-    else:
-        assert program(keras) == expected
-
-
-each = pytest.mark.parametrize(
-    ("program", "expected"),
-    [pytest.param(program, expected, id=name) for name, program, expected in PROGRAMS],
-)
-
-
-@each
+@PROGRAMS.each
 def test_ganglion_prints_what_keras_prints(program, expected):
     check(ganglion, program, expected)
 
 
 @pytest.mark.rivals
-@each
+@PROGRAMS.each
 def test_keras_prints_it(keras, program, expected):
     check(keras, program, expected)

@@ -120,6 +120,7 @@ def _in_a_folder_of_its_own(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", NEW)
+@pytest.mark.sampled(3)
 def test_a_script_trains_without_a_warning(name):
     lines, caught = run(name)
     assert np.isfinite(final_loss(lines))
@@ -127,6 +128,7 @@ def test_a_script_trains_without_a_warning(name):
 
 
 @pytest.mark.parametrize("name", OLD_SPELLINGS)
+@pytest.mark.sampled(3)
 def test_an_old_script_trains_with_one_warning_per_old_spelling(name):
     lines, caught = run(name)
     assert np.isfinite(final_loss(lines))

@@ -121,9 +121,9 @@ def test_unreadable_files_are_left_out_with_a_warning(photos):
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({"labels": "guess"}, "`labels` is"),
+        ({"labels": "guess"}, "`labels` argument"),
         ({"label_mode": "floats"}, "label_mode"),
-        ({"label_mode": "binary"}, "two classes"),
+        ({"label_mode": "binary"}, "exactly 2 classes"),
         ({"color_mode": "pink"}, "color"),
         ({"interpolation": "magic"}, "interpolation"),
         ({"image_size": (3, 4, 5)}, "image_size"),

@@ -284,7 +284,7 @@ def test_dropout_is_drawn_in_training_alone() -> None:
         drawn = layer(*inputs, training=True)
         assert not np.allclose(drawn, plain)
         assert not np.array_equal(layer(*inputs, training=True), drawn)
-        assert len(layer._seed_generators()) == 1
+        assert len(layer._seed_generators) == 1
 
 
 def test_projections_draw_numbers_of_their_own() -> None:
@@ -300,20 +300,26 @@ def test_projections_draw_numbers_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: layers.MultiHeadAttention(0, 4), "`num_heads` must be a positive"),
+        (lambda: layers.MultiHeadAttention(0, 4), "argument `num_heads`"),
         (lambda: layers.MultiHeadAttention(2, 4, dropout=2), "between 0 and 1"),
         (lambda: layers.MultiHeadAttention(2, 4, sliding_window=0), "sliding_window"),
         (lambda: layers.MultiHeadAttention(2, 4, attention_axes="a"), "attention_axes"),
         (
-            lambda: layers.MultiHeadAttention(2, 4, flash_attention=True),
-            "`flash_attention=True`: leave it out",
+            lambda: layers.MultiHeadAttention(2, 4, dropout=0.1, flash_attention=True),
+            "Dropout is not supported when flash attention",
+        ),
+        (
+            lambda: layers.MultiHeadAttention(2, 4, flash_attention=True)(
+                Q, Q, return_attention_scores=True
+            ),
+            "disable flash attention to access",
         ),
         (lambda: layers.MultiHeadAttention(2, 4)(Q, V, Q), "a key for each value"),
         (lambda: layers.GroupQueryAttention(4, 3, 2), "must be a multiple"),
         (lambda: layers.GroupQueryAttention(4, 4, 2)(Q[0], V[0]), "batch, steps, size"),
-        (lambda: layers.Attention(score_mode="sum"), "Unknown `score_mode`"),
-        (lambda: layers.Attention()(Q), "must be a list of 2 or 3"),
-        (lambda: layers.Attention()([Q, V], mask=Q_MASK), "`mask` must be a list"),
+        (lambda: layers.Attention(score_mode="sum"), "Received: score_mode=sum"),
+        (lambda: layers.Attention()(Q), "must be called on a list"),
+        (lambda: layers.Attention()([Q, V], mask=Q_MASK), "layer mask must be a list"),
         (lambda: layers.EinsumDense("ab->b", 3), "`equation` must be like"),
         (lambda: layers.EinsumDense("ab,bc->ac", 0), "`output_shape` must hold"),
         (lambda: layers.EinsumDense("ab,bc->ac", 3)(Q), "does not name the axes"),
@@ -352,7 +358,7 @@ def test_a_layer_of_ones_own_is_built_with_the_shapes_it_names() -> None:
     left, right = np.ones((2, 3), "float32"), np.ones((2, 5), "float32")
     mixer = Mixer()
     assert mixer(left, right=right).shape == (2, 5)
-    shapes = {"left_shape": (None, 3), "right_shape": (None, 5)}
+    shapes = {"left_shape": (2, 3), "right_shape": (2, 5)}
     assert mixer.get_build_config() == {"shapes_dict": shapes}
     symbolic = Mixer()(ganglion.Input((3,)), ganglion.Input((5,)))
     assert symbolic.shape == (None, 5)

@@ -168,14 +168,16 @@ def test_a_layer_of_ones_own_prepares_a_feature(tmp_path: Path) -> None:
 
 
 REFUSED = {
-    "needs `features`": lambda: FeatureSpace({}),
+    "cannot be None or empty": lambda: FeatureSpace({}),
     "Feature 'a' is 'flaot'": lambda: FeatureSpace({"a": "flaot"}),
-    "Unknown `output_mode` 'list'": lambda: FeatureSpace({"a": "float"}, "list"),
-    "`crosses` names 'b'": lambda: FeatureSpace({"a": "float"}, crosses=[("a", "b")]),
+    "argument `output_mode`.*list": lambda: FeatureSpace({"a": "float"}, "list"),
+    "should be present in `features`.*'b'": lambda: FeatureSpace(
+        {"a": "float"}, crosses=[("a", "b")]
+    ),
     "need a `crossing_dim`": lambda: FeatureSpace(
         {"a": "float"}, crosses=[("a", "a")], crossing_dim=0
     ),
-    "has learned nothing yet": lambda: FeatureSpace({"a": "float_normalized"})({}),
+    "You need to call `.adapt": lambda: FeatureSpace({"a": "float_normalized"})({}),
     "got no data for the feature 'a'": lambda: FeatureSpace(
         {"a": "float_normalized"}
     ).adapt({"b": [1.0]}),
@@ -198,7 +200,7 @@ REFUSED = {
     "gives float32, no whole numbers": lambda: FeatureSpace(
         {"a": FeatureSpace.feature("float32", layers.Rescaling(2.0), "one_hot")}
     ).get_inputs(),
-    "Unknown `output_mode` 'count'": lambda: FeatureSpace.string_hashed(3, "count"),
+    "argument `output_mode`.*count": lambda: FeatureSpace.string_hashed(3, "count"),
 }
 
 
@@ -209,5 +211,5 @@ def test_what_cannot_be_is_refused(message: str) -> None:
 
 
 def test_a_space_is_no_old_file(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="end the name in"):
+    with pytest.raises(ValueError, match="Invalid filepath extension"):
         FeatureSpace({"a": "float"}).save(tmp_path / "space.h5")

@@ -37,8 +37,7 @@ def wider(keras: Any) -> Any:
 @pytest.mark.parametrize("make", [subclass, wider])
 def test_a_config_of_ones_own_begins_with_that_of_the_class_above(keras, make):
     ours, theirs = make(ganglion).get_config(), make(keras).get_config()
-    extra = {"lora_rank", "quantization_config"}  # not supported here
-    assert set(ours) == set(theirs) - extra
+    assert set(ours) == set(theirs)
     for name in ("units", "activation", "name", "trainable", "use_bias"):
         assert ours.get(name) == theirs.get(name)
 

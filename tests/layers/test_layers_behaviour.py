@@ -11,6 +11,7 @@ import pytest
 from layer_cases import IMAGE
 from layer_contract import check_layer
 
+import ganglion
 from ganglion import keras2, layers, ops, regularizers
 from ganglion.compiler.ir import graph
 from ganglion.compiler.ir.gradient import gradients
@@ -89,13 +90,25 @@ def test_lambda_of_an_own_function_needs_it_at_loading() -> None:
     assert layer(np.ones(2, "float32")).tolist() == [0.5, 0.5]
 
 
-def test_python_lambdas_work_but_are_not_saved() -> None:
+def test_python_lambdas_are_saved_and_never_loaded(keras: Any, tmp_path: Any) -> None:
     layer = layers.Lambda(lambda x: x * 3)
     assert layer(np.ones(2, "float32")).tolist() == [3, 3]
     again = layers.Lambda.from_config(layer.get_config())
     assert again(np.ones(2, "float32")).tolist() == [3, 3]
-    with pytest.raises(ValueError, match="lambda cannot be saved"):
-        serialize_keras_object(layer)
+    factor = 3.0
+    scale = layers.Lambda(lambda x: x * factor, name="scale")
+    model = ganglion.Sequential([ganglion.Input((2,)), scale, layers.Dense(1)])
+    with pytest.warns(UserWarning, match="saved as byte code"):
+        model.save(tmp_path / "scaled.keras")
+    with pytest.raises(ValueError, match="never executes code"):
+        ganglion.models.load_model(tmp_path / "scaled.keras")
+    weights = model.get_weights()
+    model.set_weights([weight * 0 for weight in weights])
+    model.load_weights(tmp_path / "scaled.keras")
+    assert np.array_equal(model.get_weights()[0], weights[0])
+    theirs = keras.models.load_model(tmp_path / "scaled.keras", safe_mode=False)
+    x = np.ones((1, 2), "float32")
+    np.testing.assert_allclose(theirs(x), model(x), rtol=1e-6)
 
 
 def test_lambda_passes_training_on() -> None:
@@ -334,9 +347,9 @@ def test_whole_numbers_become_floats_where_needed() -> None:
     assert layers.Flatten()(image).dtype == np.uint8
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "mixed_float16", "half"])
-def test_types_that_are_not_computed_in_are_refused(dtype: str) -> None:
-    with pytest.raises(ValueError, match="use one of float32, float64"):
+@pytest.mark.parametrize("dtype", ["half", "mixed_float64", "float8"])
+def test_types_that_do_not_exist_are_refused(dtype: str) -> None:
+    with pytest.raises(ValueError, match="Cannot convert"):
         layers.Dense(1, dtype=dtype)
 
 
@@ -377,7 +390,7 @@ def test_several_inputs_where_one_is_meant_are_named() -> None:
 
 
 def test_a_misspelt_argument_is_answered_with_the_nearest() -> None:
-    with pytest.raises(TypeError, match=r"argument\(s\) activaton\. Did you mean 'act"):
+    with pytest.raises(TypeError, match=r"Dense: activaton\. Did you mean 'act"):
         layers.Dense(1, activaton="relu")
     with pytest.raises(TypeError, match="Did you mean 'pool_size'"):
         layers.MaxPooling2D(poolsize=2)

@@ -227,8 +227,8 @@ SHORT = np.ones((2, 2), bool)
             r"mask of shape \(3,\) does not fit",
         ),
         (lambda: layers.Multiply()([with_mask(STEPS, SHORT)] * 2), "does not fit"),
-        (lambda: layers.Add().compute_mask([STEPS] * 2, VALID), "the mask of each"),
-        (lambda: layers.Concatenate().compute_mask([STEPS], []), "the mask of each"),
+        (lambda: layers.Add().compute_mask([STEPS] * 2, VALID), "should be a list"),
+        (lambda: layers.Concatenate().compute_mask([STEPS], []), "the same length"),
         (
             lambda: layers.Softmax()(embedded()),
             r"mask of shape \(2, 3\) does not fit inputs of shape \(2, 3, 4\)",

@@ -186,6 +186,7 @@ def test_values_and_masks(keras: Any, name: str) -> None:
 
 @each_model
 @pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.sampled(3)
 def test_training(keras: Any, name: str, weighted: bool) -> None:
     ours, theirs, x = pair(keras, name)
     y = np.random.default_rng(3).normal(size=theirs(x).shape).astype("float32")

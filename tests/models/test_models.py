@@ -46,7 +46,7 @@ def test_sequential_add_and_pop():
     assert model.output_shape == (None, 2)
     model.pop()
     assert model.output_shape == (None, 3)
-    with pytest.raises(TypeError, match="Only layers"):
+    with pytest.raises(ValueError, match="Only instances of"):
         model.add("dense")
 
 

@@ -50,6 +50,13 @@ EXACT: dict[str, dict[str, Any]] = {
     "Ftrl": {"initial_accumulator_value": 0.125},
     "Lamb": {"beta_1": 0.875, "beta_2": 0.96875, "epsilon": 2**-20},
     "Adafactor": {"epsilon_1": 2**-20, "epsilon_2": 2**-10},
+    "Muon": {
+        "adam_beta_1": 0.875,
+        "adam_beta_2": 0.96875,
+        "adam_weight_decay": 2**-7,
+        "epsilon": 2**-20,
+        "weight_decay": 2**-7,
+    },
 }
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "SGD": [{}, {"momentum": 0.75}, {"momentum": 0.75, "nesterov": True}],
@@ -58,6 +65,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "RMSprop": [{}, {"centered": True}, {"momentum": 0.5}],
     "Ftrl": [{}, {"l1_regularization_strength": 0.125, "beta": 0.5}],
     "Adafactor": [{}, {"relative_step": False}],
+    "Muon": [{}, {"nesterov": False, "rms_rate": None}],
 }
 COMMON: list[dict[str, Any]] = [
     *[{}] * 4,
@@ -77,7 +85,8 @@ def optimizer_of(module: Any, seed: int) -> tuple[Any, str]:
     options = EXACT[name] | {"learning_rate": rng.choice([0.5, 0.25, 0.0625])}
     options |= rng.choice(VARIANTS.get(name, [{}])) | rng.choice(COMMON)
     text = f"{name}({options})"
-    if rng.random() < 0.2:
+    # Keras' Muon cannot multiply doubles by the float32 that a schedule gives.
+    if rng.random() < 0.2 and name != "Muon":
         schedule, arguments = rng.choice(ALL_SCHEDULES)
         make = getattr(module.optimizers.schedules, schedule)
         options["learning_rate"] = make(**arguments)
@@ -265,5 +274,10 @@ def test_a_random_model_equals_keras(keras, in_float64, random_model: int) -> No
     ours = Run(ganglion, seed)
     print(describe(ours, seed, backend))
     theirs = Run(keras, seed)
-    wrong = compare(ours, theirs)
+    try:
+        wrong = compare(ours, theirs)
+    except Exception as error:
+        if "not supported on CPU" not in str(error):
+            raise
+        pytest.skip("TensorFlow has no gradients of grouped convolutions on a CPU")
     assert not wrong, "\n".join(wrong)

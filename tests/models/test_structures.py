@@ -296,10 +296,10 @@ def test_a_sequential_built_by_data_takes_other_sizes():
     for size in (8, 10):
         predictions = model.predict(np.ones((1, size, size, 3)), verbose=0)
         assert predictions.shape == (1, 2)
-    with pytest.raises(ValueError, match="does not fit"):
+    with pytest.raises(ValueError, match="incompatible with the layer"):
         model.predict(np.ones((1, 8, 8, 4)), verbose=0)
     fixed = ganglion.Sequential([ganglion.Input((8, 8, 3)), *model.layers])
-    with pytest.raises(ValueError, match="expects shape"):
+    with pytest.raises(ValueError, match="expected shape="):
         fixed.predict(np.ones((1, 10, 10, 3)), verbose=0)
 
 
@@ -310,3 +310,140 @@ def test_the_batch_size_of_an_input_binds_no_data():
     assert model(np.ones((2, 2), "float32")).shape == (2, 1)
     assert model.predict(np.ones((7, 2)), verbose=0).shape == (7, 1)
     model.fit(np.ones((5, 2)), np.ones((5, 1)), verbose=0)
+
+
+def total_distance(library):
+    def distance(y_true, y_pred):
+        flat = map(library.tree.flatten, (y_true, y_pred))
+        pairs = zip(*flat, strict=True)
+        return sum(library.ops.mean(library.ops.abs(a - b), -1) for a, b in pairs)
+
+    return distance
+
+
+STRUCTURED_LOSSES = {
+    "tuple for a list": lambda f: (lambda a, b: [a, b], (f, ["mse", "mae"])),
+    "list for a tuple": lambda f: (lambda a, b: (a, b), [f, ("mse", "mae")]),
+    "two of one output": lambda f: (lambda a, b: [a, b], ["mse", ["mse", f]]),
+    "dict": lambda f: (lambda a, b: {"u": a, "v": b}, [f, {"u": "mse", "v": "mae"}]),
+    "deep": lambda f: (
+        lambda a, b: {"p": (a, b), "q": {"r": (a, b), "s": b}},
+        {"p": [f, (None, "mse")], "q": [f, {"r": f}]},
+    ),
+}
+
+
+@pytest.mark.rivals
+@pytest.mark.parametrize("case", STRUCTURED_LOSSES)
+def test_losses_of_several_outputs_at_once(keras, case):
+    results = []
+    for library in (ganglion, keras):
+        outputs, loss = STRUCTURED_LOSSES[case](total_distance(library))
+        x = library.Input((2,))
+        ones = {"kernel_initializer": "ones"}
+        layers = [library.layers.Dense(1, name=name, **ones)(x) for name in ("a", "b")]
+        model = library.Model(x, outputs(*layers))
+        weights = library.tree.map_structure(lambda _: 0.5, loss)
+        model.compile("sgd", loss, loss_weights=None if case == "deep" else weights)
+        rows = np.arange(8.0).reshape(4, 2)
+        labels = outputs(rows[:, :1], rows[:, 1:])
+        results.append(model.evaluate(rows, labels, verbose=0, return_dict=True))
+    assert results[0] == pytest.approx(results[1])
+
+
+@pytest.mark.parametrize(
+    ("outputs", "error", "match"),
+    [
+        (lambda a: [a, a + 1], ValueError, "Expected keys .* in loss dict"),
+        (
+            lambda a: {"a": a, "b": a},
+            KeyError,
+            "in the `loss` argument, can't be found",
+        ),
+    ],
+)
+def test_losses_of_outputs_that_are_not_there(outputs, error, match):
+    x = ganglion.Input((2,))
+    model = ganglion.Model(x, outputs(ganglion.layers.Dense(1, name="a")(x)))
+    model.compile("sgd", {"a": "mse", "c": "mse"})
+    with pytest.raises(error, match=match):
+        model.fit(np.ones((2, 2)), [np.ones((2, 1))] * 2, verbose=0)
+
+
+# ---- state trees, and what a graph refuses ------------------------------------------
+
+
+def named_model() -> Any:
+    x = ganglion.Input((3,), name="foo")
+    model = ganglion.Model(x, ganglion.layers.Dense(1, name="out")(x))
+    model.compile("adam", "mse")
+    return model
+
+
+def test_state_trees_go_by_the_paths_of_variables():
+    model = named_model()
+    model.fit(np.ones((2, 3)), np.ones((2, 1)), verbose=0)
+    state = model.get_state_tree(value_format="numpy_array")
+    assert state["metrics_variables"]["loss"].keys() == {"total", "count"}
+    assert int(state["optimizer_variables"]["adam"]["iteration"]) == 1
+    other = named_model()
+    other.set_state_tree({"trainable_variables": state["trainable_variables"]})
+    np.testing.assert_array_equal(other.get_weights()[0], model.get_weights()[0])
+    with pytest.raises(ValueError, match="no variable 'out/scale'"):
+        other.set_state_tree({"trainable_variables": {"out": {"scale": 1.0}}})
+    with pytest.raises(ValueError, match="Invalid `value_format`"):
+        model.get_state_tree("json")
+
+
+class Demanding(ganglion.layers.Layer):
+    def call(self, x, other):
+        return x
+
+
+class Unforeseen(ganglion.layers.Layer):
+    def call(self, x):
+        return x + 1.0
+
+    def compute_output_spec(self, *args, **kwargs):
+        raise NotImplementedError
+
+
+def test_layers_of_unknown_shapes_run_on_data():
+    np.testing.assert_array_equal(ganglion.Sequential([Unforeseen()])(rows(1.0)), 2.0)
+
+
+def sequential(*layers: Any) -> Any:
+    return ganglion.Sequential([ganglion.Input((2,)), *layers])
+
+
+@pytest.mark.parametrize(
+    ("act", "match"),
+    [
+        (lambda: named_model()(np.ones((2, 3, 4))), "name 'foo' and path ''.*found"),
+        (lambda: named_model()(None), '"foo" is not optional'),
+        (lambda: named_model().predict([None]), '"foo" is not optional'),
+        (lambda: sequential(Demanding()), "can only have a single positional"),
+        (lambda: named_model()([rows(1.0)] * 2), r"expects 1 input\(s\)"),
+        (lambda: ganglion.Sequential()(rows(1.0)), "it has no layers"),
+        (lambda: sequential().add(ganglion.Input((2,))), "already been configured"),
+        (
+            lambda: sequential(ganglion.layers.Dense(1)).build((3, 4)),
+            "already been configured to use input shape",
+        ),
+        (
+            lambda: ganglion.Model(
+                ganglion.Input((1,)), {"a": [ganglion.Input((1,)) * 2.0]}
+            ),
+            "Output with path `a.0` is not connected",
+        ),
+    ],
+)
+def test_graphs_refuse_in_the_words_of_keras(act, match):
+    with pytest.raises(ValueError, match=match):
+        act()
+
+
+@pytest.mark.parametrize("make", [named_model, sequential])
+def test_layers_are_not_assigned(make):
+    with pytest.raises(AttributeError, match="layers` attribute is reserved"):
+        make().layers = []

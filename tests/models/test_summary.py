@@ -148,8 +148,33 @@ def test_subclassed_models_are_listed_as_a_row_of_layers():
     assert "0 (unbuilt)" in summary_text(model)
     model(np.zeros((1, 4), "float32"))
     rows = [line for line in summary_text(model).splitlines() if "(Dense)" in line]
-    assert [row.split("│")[2].strip() for row in rows] == ["(None, 3)", "(None, 2)"]
+    assert [row.split("│")[2].strip() for row in rows] == ["(1, 3)", "(1, 2)"]
     assert [row.split("│")[3].strip() for row in rows] == ["15", "8"]
+
+
+def test_shapes_of_layers_with_several_inputs_and_of_dictionaries():
+    class Heads(ganglion.layers.Layer):
+        def call(self, x):
+            return {"head": x[:, 0]}
+
+        def compute_output_shape(self, shape):
+            return {"head": (shape[0], shape[2])}
+
+    class Attending(ganglion.Model):
+        def __init__(self):
+            super().__init__()
+            self.attention = ganglion.layers.MultiHeadAttention(2, 2, output_shape=5)
+            self.heads = Heads()
+
+        def call(self, x):
+            return self.heads(self.attention(x, x))
+
+    model = Attending()
+    model(np.ones((1, 3, 2)))
+    lines: list[str] = []
+    model.summary(print_fn=lines.append)
+    assert "(1, 3, 5)" in "".join(lines)
+    assert "(1, 5)" in "".join(lines)
 
 
 def test_a_range_of_layers():

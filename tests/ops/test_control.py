@@ -116,6 +116,7 @@ def test_a_loop_whose_length_depends_on_data() -> None:
     np.testing.assert_allclose(
         traced(lambda x: halves(x, maximum_iterations=10), big), big / 8
     )
+    assert halves(ganglion.KerasTensor((None, 3))).shape == (None, 3)
     with pytest.raises(NotImplementedError, match="Give `maximum_iterations`"):
         traced(halves, big)
     with pytest.raises(NotImplementedError, match="`upper` depends on data"):
@@ -152,7 +153,7 @@ def test_what_a_choice_assigns_and_adds_to_the_loss() -> None:
     ("call", "message"),
     [
         (lambda: ops.associative_scan(3, X), "callable"),
-        (lambda: ops.associative_scan(max, (X, X[:2])), "same size along the axis"),
+        (lambda: ops.associative_scan(max, (X, X[:2])), "same first dimension"),
         (
             lambda: ops.while_loop(lambda v: True, lambda v: v[:2], X),
             "keep their shapes",

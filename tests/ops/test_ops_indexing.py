@@ -7,6 +7,7 @@ import pytest
 from ops_cases import X
 from ops_titles import assert_equal
 
+import ganglion
 from ganglion import ops
 from ganglion.compiler.ir.graph import Input, ShapeError, evaluate
 
@@ -42,9 +43,39 @@ def test_indexing_with_a_traced_number() -> None:
         assert np.array_equal(evaluate([picked], known)[0], X[number])
 
 
+@pytest.mark.parametrize(
+    ("start", "clamped"), [((1, 0, 1), (1, 0, 1)), ((1, 2, 9), (1, 1, 2))]
+)
+def test_blocks_at_computed_starts(start, clamped) -> None:
+    x, i = Input("x", X.shape, X.dtype), Input("i", (3,), "int32")
+    block = np.full((1, 2, 2), -1.0, X.dtype)
+    results = [ops.slice(x, i, block.shape), ops.slice_update(x, i, block)]
+    cut, updated = evaluate(results, {x: X, i: np.array(start, "int32")})
+    pairs = zip(clamped, block.shape, strict=True)
+    inside = tuple(slice(first, first + size) for first, size in pairs)
+    assert np.array_equal(cut, X[inside])
+    expected = X.copy()
+    expected[inside] = block
+    assert np.array_equal(updated, expected)
+
+
+@pytest.mark.parametrize(
+    ("reduction", "function"),
+    [("add", np.add), ("max", np.maximum), ("min", np.minimum), ("mul", np.multiply)],
+)
+def test_scattered_updates_are_combined(reduction, function) -> None:
+    indices = np.array([[0, 1], [1, 2], [0, 1]])
+    updates = X[0, :3] - 5
+    expected = X.copy()
+    function.at(expected, tuple(indices.T), updates)
+    assert_equal(ops.scatter_update(X, indices, updates, reduction), expected)
+
+
 def test_indexing_refuses_in_words() -> None:
     with pytest.raises(IndexError, match="index 2 is out of range for an axis of 2"):
         ops.getitem(X, 2)
+    with pytest.raises(ValueError, match="index 3 is out of range"):
+        ganglion.KerasTensor((None, 3))[:, 3]
     with pytest.raises(ShapeError, match="4 indices for an array of 3 axes"):
         ops.getitem(X, (0, 0, 0, 0))
     with pytest.raises(TypeError, match=r"Use ops\.where, or multiply by a mask"):

@@ -22,11 +22,13 @@ DIFFERENT = {
     "stack": "Keras on TensorFlow turns all whole numbers into int32 here alone",
     "max_pool": "Keras on TensorFlow makes float32 of every float type",
     "select": "Keras on TensorFlow makes int64 of bool and a Python number",
-    "mod": "Keras takes a Python number for an array here alone",
-    "heaviside": "Keras takes a Python number for an array here alone",
-    "hypot": "Keras takes a Python number for an array here alone",
-    "logaddexp": "Keras takes a Python number for an array here alone",
-}
+} | dict.fromkeys(
+    (
+        "mod", "heaviside", "hypot", "logaddexp", "arctan2", "bitwise_and",
+        "bitwise_or", "bitwise_xor", "fmod", "gcd", "lcm", "logaddexp2", "nextafter",
+    ),
+    "Keras takes a Python number for an array here alone",
+)  # fmt: skip
 
 
 def type_of(function: Any, *args: Any) -> str | None:
@@ -72,6 +74,38 @@ def test_of_two_arrays(keras, name: str) -> None:
             y = np.ones((2, 2)).astype(second) if isinstance(second, str) else second
             calls[f"{first}, {second}"] = (ours, x, y), (theirs, x, y)
     assert not differences(calls)
+
+
+NARROW = {
+    "mean": lambda o, x: [o.mean(x), o.mean(x, axis=1, keepdims=True)],
+    "moments": lambda o, x: o.moments(x, axes=[1]),
+    "average": lambda o, x: [o.average(x, axis=1, weights=np.ones(4, "float32"))],
+    "whole weights": lambda o, x: [o.average(x, axis=1, weights=np.ones(4, "int32"))],
+    "correlate": lambda o, x: [o.correlate(x[0], np.ones(2, "int32"))],
+    "rms_scaling": lambda o, x: [o.layer_normalization(x / 100, rms_scaling=True)],
+}
+
+
+@pytest.mark.filterwarnings("ignore:You passed `rms_scaling=True`")
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", NARROW)
+def test_of_narrow_floats_whose_sums_leave_their_range(keras, name, kind) -> None:
+    if (name, kind) == ("moments", "bfloat16"):
+        pytest.skip("Keras on TensorFlow clips the variance to float16's range")
+    x = np.array([[60000, 60000, 59000, 1], [3, -5, 60000, 2]], np.dtype(kind))
+    ours = NARROW[name](ops, x)
+    theirs = NARROW[name](keras.ops, keras.ops.convert_to_tensor(x))
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine.dtype.name == keras.backend.standardize_dtype(other.dtype)
+        wide = keras.ops.convert_to_numpy(keras.ops.cast(other, "float64"))
+        np.testing.assert_allclose(mine.astype("float64"), wide, rtol=2e-2)
+
+
+@pytest.mark.parametrize("kind", ["bool", "int8", "uint8"])
+def test_of_a_product_of_bytes(keras, kind: str) -> None:
+    a, b = np.ones(2, "int8"), np.ones(2, kind)
+    expected = keras.backend.standardize_dtype(keras.ops.einsum("i,i->i", a, b).dtype)
+    assert ops.einsum("i,i->i", a, b).dtype == expected
 
 
 def test_float64_in_a_trace_takes_the_float_type_of_the_configuration() -> None:

@@ -281,5 +281,22 @@ def test_the_counter_wraps_around() -> None:
 def test_bad_seeds_are_refused() -> None:
     with pytest.raises(ValueError, match="must not be negative, got -1"):
         SeedGenerator(-1)
-    with pytest.raises(TypeError, match="Unknown arguments: sed"):
+    with pytest.raises(ValueError, match="keyword arguments: sed"):
         SeedGenerator(sed=1)
+
+
+def test_gamma_beta_and_binomial_have_their_moments() -> None:
+    for alpha in (0.3, 1.0, 4.0):
+        drawn = np.asarray(random.gamma((20000,), alpha, seed=3), "float64")
+        np.testing.assert_allclose([drawn.mean(), drawn.var()], alpha, rtol=0.06)
+    for a, b in ((0.4, 0.4), (2.0, 5.0)):
+        drawn = np.asarray(random.beta((20000,), a, b, seed=4), "float64")
+        spread = a * b / ((a + b) ** 2 * (a + b + 1))
+        np.testing.assert_allclose(drawn.mean(), a / (a + b), rtol=0.03)
+        np.testing.assert_allclose(drawn.var(), spread, rtol=0.06)
+    tiny = random.beta((50,), 1e-6, 1e-6, seed=5)
+    assert ((tiny >= 0) & (tiny <= 1)).all()
+    counts = np.array([3, 9])
+    drawn = random.binomial((5000, 2), counts, 0.25, seed=6)
+    np.testing.assert_allclose(drawn.mean(axis=0), counts * 0.25, rtol=0.06)
+    assert (drawn.max(axis=0) <= counts).all()

@@ -202,7 +202,7 @@ BAD = [
     (optimizers.SGD, {"learning_rate": True}, "learning_rate"),
     (optimizers.SGD, {"learning_rate": None}, "learning_rate"),
     (optimizers.SGD, {"momentum": 1.5}, "momentum"),
-    (optimizers.SGD, {"momentum": -0.5}, "momentum"),
+    (optimizers.SGD, {"momentum": -0.5}, r"must be a float between \[0, 1\]"),
     (optimizers.SGD, {"clipnorm": 1.0, "clipvalue": 1.0}, "clipnorm and clipvalue"),
     (optimizers.SGD, {"clipnorm": -1.0}, "clipnorm"),
     (optimizers.SGD, {"weight_decay": -1.0}, "weight_decay"),
@@ -218,9 +218,9 @@ BAD = [
     (optimizers.Adam, {"epsilon": -1e-7}, "epsilon"),
     (optimizers.AdamW, {"weight_decay": None}, "use Adam"),
     (optimizers.RMSprop, {"rho": 1.5}, "rho"),
-    (optimizers.Lion, {"beta_1": 0.0}, "beta_1"),
-    (optimizers.Ftrl, {"learning_rate_power": 0.5}, "learning_rate_power"),
-    (optimizers.Ftrl, {"l1_regularization_strength": -1.0}, "l1_regularization"),
+    (optimizers.Lion, {"beta_1": 0.0}, "degenerates to SignSGD"),
+    (optimizers.Ftrl, {"learning_rate_power": 0.5}, "negative or zero"),
+    (optimizers.Ftrl, {"l1_regularization_strength": -1.0}, "positive or zero"),
     (optimizers.Adagrad, {"initial_accumulator_value": -1.0}, "initial_accumulator"),
 ]
 

@@ -91,6 +91,7 @@ def title(case: Any) -> str:
 
 
 @pytest.mark.parametrize(("name", "options"), CASES, ids=title)
+@pytest.mark.sampled(2)
 def test_steps_equal_keras(
     keras: Any, dtype: str, name: str, options: dict[str, Any]
 ) -> None:

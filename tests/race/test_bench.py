@@ -81,6 +81,16 @@ def test_an_engine_that_fails_is_reported_and_the_others_go_on(form, told):
     assert told in "\n".join(report.notes(result))
 
 
+def test_an_engine_that_ends_while_it_is_being_ended_is_no_error(monkeypatch):
+    def too_late(group, number):
+        raise ProcessLookupError
+
+    monkeypatch.setattr(os, "killpg", too_late)  # their input is closed: they end
+    result = measure(fake("ganglion", "good"), fake("rival", "crash"))
+    assert result.entries[0].milliseconds
+    assert "out of luck" in result.entries[1].problem
+
+
 def test_an_engine_that_hangs_is_ended(monkeypatch):
     monkeypatch.setattr(process, "LIMIT", 3.0)
     started = time.monotonic()
@@ -270,7 +280,7 @@ def steps(worker, recipe, folder):
 @pytest.mark.rivals
 @pytest.mark.parametrize("name", rivals.RIVALS)
 @pytest.mark.parametrize("recipe", RECIPES)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 def test_a_rival_takes_the_same_steps_as_ganglion(recipe, name, two_steps):
     """Losses and weights after two steps are the same, in every engine's own words."""
     if reason := rivals.engine(name).unavailable_reason():

@@ -52,6 +52,7 @@ def test_recipes_without_augmentation_are_refused() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.more
 def test_ganglion_is_timed_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("llvmlite")
     monkeypatch.setattr(steps, "ROUND_SECONDS", 0.1)

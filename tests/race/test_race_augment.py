@@ -98,6 +98,7 @@ def epochs_of(handler: Handler) -> list[float]:
         ("jax", "scan"),
     ],
 )
+@pytest.mark.sampled(2)
 def test_engines_agree_on_changed_images(
     module: str, form: str, folder: Path, monkeypatch: Any
 ) -> None:

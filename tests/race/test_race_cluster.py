@@ -137,6 +137,7 @@ def pairs(result):
     return sorted((run.engine, run.number) for run in result.finished)
 
 
+@pytest.mark.more
 def test_a_node_is_lost_in_mid_run_and_no_result_is(tmp_path, nodes):
     def lose(number):
         lost = [node for node in nodes.worker_nodes if node.node_id.startswith(number)]
@@ -237,6 +238,7 @@ def test_a_sweep_runs_side_by_side(tmp_path, nodes, monkeypatch):
     assert told.endswith("no_such_package is not installed: pip install it")
 
 
+@pytest.mark.more
 def test_ctrl_c_cancels_and_resume_does_the_rest_once(tmp_path, nodes):
     arguments = ["mnist-perceptron", "--engines", "ganglion,keras", "--runs", "2"]
     more = ["--epochs", "3", "--threads", "1", "--on", "ray", "--out", "here"]

@@ -10,8 +10,10 @@ runs; it must be read if what runs of it is more than a few lines (`WORTH_READIN
 
 from __future__ import annotations
 
+import atexit
 import inspect
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -32,6 +34,8 @@ from ganglion import config, recipes
 from ganglion.cli.dump import program_of
 from ganglion.compiler.cuda import emit as cuda_emit
 from ganglion.compiler.cuda.target import GpuSpec
+
+atexit.register(shutil.rmtree, os.environ["GANGLION_HOME"], ignore_errors=True)
 
 WORTH_READING = 60  # lines of the functions that ran
 

@@ -329,11 +329,7 @@ def training(name, rows=12_800, batch=None):
         return *cuda_networks.step_of(name, size, 32, rows), rows // size
     recipe = recipes.get(name)
     size = batch or recipe.batch_size
-    rng = np.random.default_rng(0)
-    x = rng.integers(0, 256, (rows, *recipe.input_shape)).astype("uint8")
-    y = rng.integers(0, recipe.classes, rows).astype("int32")
-    if recipe.one_hot:
-        y = np.eye(recipe.classes, dtype="float32")[y]
+    x, y = recipes.noise(recipe, rows)
     table = Table(x, y)
     model = recipes.build(recipe)
     signature = table.signature(size, rows, recipe.shuffle)

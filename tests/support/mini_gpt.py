@@ -9,7 +9,9 @@ from ganglion.recipes.generative import transformer
 def mini_gpt(keras, vocabulary, length, **sizes):
     """Return the model, from tokens to logits; `keras` is Ganglion or Keras itself."""
     *layers, (kind, last) = transformer(vocabulary, length, **sizes)
-    recipe = replace(recipes.get("mini-gpt"), input_shape=(length,))
+    recipe = replace(
+        recipes.get("mini-gpt"), input_shape=(length,), target_shape=(length,)
+    )
     return recipes.network(
         keras, recipe, (*layers, (kind, last | {"activation": None}))
     )

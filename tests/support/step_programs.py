@@ -17,7 +17,7 @@ def step_of(name, rows=6, batch=4, kind="train", shuffle=True):
     """Return a recipe's step on a few made-up rows, and the arrays it runs on."""
     from ganglion import recipes
     from ganglion.training.data_adapters import Table
-    from ganglion.training.step import state_arrays
+    from ganglion.training.tracing import state_arrays
 
     recipe = recipes.get(name)
     rng = np.random.default_rng(0)

@@ -74,11 +74,11 @@ def test_a_healthy_run_warns_of_nothing():
 
 def test_shapes_are_named_by_layer():
     refused(
-        r'Input "input_layer.*" expects shape \(None, 4\), .*shape \(None, 5\)',
+        r"name 'input_layer.*expected shape=\(None, 4\), found shape=\(8, 5\)",
         lambda: classifier().fit(rows(8, 5), np.zeros(8, int), verbose=0),
     )
     refused(
-        r'"classes" does not fit: expected axis -1 to have size 4.*\(None, 5\)',
+        r'"classes" is incompatible.*: expected axis -1 to have size 4.*\(None, 5\)',
         lambda: classifier().layers[0](keras.Input((5,))),
     )
     refused(
@@ -166,12 +166,8 @@ def test_unknown_names_get_the_closest(act, match):
 def test_unknown_arguments_are_refused_by_name():
     refused("`speed`|speed", lambda: layers.Dense(1, speed=3), TypeError)
     refused(
-        "`run_eagerly=True` is not supported",
-        lambda: keras.Sequential().compile("sgd", "mse", run_eagerly=True),
-    )
-    refused(
-        "channels_first",
-        lambda: layers.Conv2D(1, 3, data_format="channels_first"),
+        "rows_first",
+        lambda: layers.Conv2D(1, 3, data_format="rows_first"),
     )
     refused(
         "`batch_size` cannot be given with a generator",
@@ -227,7 +223,7 @@ def test_wrong_number_of_inputs_and_targets():
     a, b = keras.Input((2,), name="a"), keras.Input((2,), name="b")
     model = keras.Model([a, b], layers.Add()([a, layers.Dense(2)(b)]))
     model.compile("sgd", "mse")
-    refused("2 inputs .*a, b.*1 were given", lambda: model.predict(rows(3, 2)))
+    refused(r"2 input\(s\) \(a, b\).*1 were given", lambda: model.predict(rows(3, 2)))
     refused(
         "input.*b|`b`|No data",
         lambda: model.predict({"a": rows(3, 2)}, verbose=0),

@@ -249,3 +249,19 @@ def test_updates_by_computed_indices_leave_other_rows_alone(backend: str) -> Non
     moved = (before != after).any(axis=1)
     assert moved.tolist() == [i in (2, 4) for i in range(10)]
     assert np.isfinite(after).all()
+
+
+def test_positions_along_an_unknown_axis_are_checked_when_it_is_known():
+    class Positions(layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.table = layers.Embedding(6, 2)
+
+        def call(self, x):
+            return self.table(ops.arange(ops.shape(x)[1])) + ops.expand_dims(x, -1)
+
+    inputs = ganglion.Input((None,))
+    model = ganglion.Model(inputs, Positions()(inputs))
+    assert model.predict(np.zeros((3, 5)), verbose=0).shape == (3, 5, 2)
+    with pytest.raises(IndexError, match="reads a table of 6 rows"):
+        model.predict(np.zeros((3, 7)), verbose=0)

@@ -357,5 +357,10 @@ def test_steps_per_execution_groups_the_hooks_of_a_stream():
     model.fit(generator(None), steps_per_epoch=4, verbose=0, callbacks=[hooks.callback])
     numbers = [event.split()[1] for event in hooks.seen if event.startswith("train")]
     assert numbers == ["0", "1", "2", "3"]
+    older = []  # `on_batch_end` is grouped like `on_train_batch_end`
+    noting = ganglion.callbacks.Callback()
+    noting.on_batch_end = lambda batch, logs=None: older.append(batch)
+    model.fit(np.ones((7, 1)), np.ones((7, 1)), 1, callbacks=[noting], verbose=0)
+    assert older == [1, 3, 5, 7]
     with pytest.raises(ValueError, match="`steps_per_execution` must be a whole"):
         model.compile("sgd", "mse", steps_per_execution=0)

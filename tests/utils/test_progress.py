@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from ganglion import progress
+from ganglion import config, progress
 from ganglion.progress import JsonLog, Progbar, StepLog
 
 
@@ -166,18 +166,18 @@ def test_a_terminal_without_box_characters(monkeypatch):
 
 
 def test_both_kinds_of_names_are_refused():
-    with pytest.raises(ValueError, match="not both"):
+    with pytest.raises(ValueError, match="Only one of"):
         Progbar(1, stateful_metrics=["a"], stateless_metrics=["b"])
 
 
 def test_logging_instead_of_printing(caplog, capsys):
-    progress.disable_interactive_logging()
+    config.disable_interactive_logging()
     try:
-        assert not progress.is_interactive_logging_enabled()
+        assert not config.is_interactive_logging_enabled()
         with caplog.at_level("INFO", logger="ganglion"):
             progress.print_message("Epoch 1/2")
     finally:
-        progress.enable_interactive_logging()
+        config.enable_interactive_logging()
     assert caplog.messages == ["Epoch 1/2"]
     assert capsys.readouterr().out == ""
 

@@ -33,6 +33,16 @@ def test_to_categorical_names_what_is_no_class(labels, bad):
         utils.to_categorical(labels, 3)
 
 
+def test_tensors_stay_tensors():
+    labels = ganglion.ops.convert_to_tensor([0, 2])
+    rows = utils.to_categorical(labels, 3)
+    unit = utils.normalize(ganglion.ops.convert_to_tensor([[3.0, 4.0]]))
+    assert ganglion.ops.is_tensor(rows)
+    assert ganglion.ops.is_tensor(unit)
+    np.testing.assert_array_equal(rows, [[1, 0, 0], [0, 0, 1]])
+    np.testing.assert_allclose(unit, [[0.6, 0.8]])
+
+
 def test_to_categorical_of_nothing():
     with pytest.raises(ValueError, match="needs `num_classes`"):
         utils.to_categorical([])
@@ -254,7 +264,7 @@ def test_get_file_checks_what_it_fetched_and_what_it_kept(web, tmp_path, algorit
         assert file.read() == b"right"
     web("a.bin", b"changed")
     os.remove(path)
-    with pytest.raises(ValueError, match="not the file expected"):
+    with pytest.raises(ValueError, match="Incomplete or corrupted file"):
         utils.get_file("a.bin", origin, **options)
     assert os.listdir(tmp_path / "cache" / "datasets") == []
     with pytest.raises(ValueError, match="SHA-256"):

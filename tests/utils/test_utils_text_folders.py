@@ -108,11 +108,11 @@ def test_other_encodings_are_refused_by_name(folder, length):
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"labels": [1, 2]}, "`labels` has 2 numbers, and .* has 13 texts"),
-        ({"labels": "guessed"}, "`labels` is 'inferred', None, or a list"),
-        ({"label_mode": "float"}, "Unknown `label_mode`"),
-        ({"label_mode": "binary", "class_names": ["praise"]}, "takes two classes"),
-        ({"validation_split": 0.2}, "`subset` is one of training"),
+        ({"labels": [1, 2]}, "number of files in .*: 2 labels, 13 text files"),
+        ({"labels": "guessed"}, "`labels` argument should be 'inferred'"),
+        ({"label_mode": "float"}, "`label_mode` argument must be"),
+        ({"label_mode": "binary", "class_names": ["praise"]}, "exactly 2 classes"),
+        ({"validation_split": 0.2}, "`subset` must be either"),
         ({"validation_split": 2, "subset": "both"}, "between 0 and 1"),
         ({"validation_split": 0.01, "subset": "both", "seed": 1}, "No texts are left"),
         ({"format": "csv"}, "'tf' or 'grain'"),
@@ -127,12 +127,12 @@ def test_bad_arguments_are_named(folder, settings, match):
 def test_folders_without_texts_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"There is no folder .*nowhere"):
         text_dataset_from_directory(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match=r"No texts found in .* end in \.txt"):
+    with pytest.raises(ValueError, match=r"No text files found in .* end in \.txt"):
         text_dataset_from_directory(tmp_path)
     (tmp_path / "a").mkdir()
     with (
-        pytest.warns(UserWarning, match="a holds no texts"),
-        pytest.raises(ValueError, match=r"No texts found in .* end in \.txt"),
+        pytest.warns(UserWarning, match="a holds no text files"),
+        pytest.raises(ValueError, match=r"No text files found in .* end in \.txt"),
     ):
         utils.text_dataset_from_directory(tmp_path)
 

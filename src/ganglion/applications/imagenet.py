@@ -68,7 +68,6 @@ def _index_file() -> Path:
         return Path(get_file(FILE, ORIGIN, file_hash=_HASH, cache_subdir="models"))
     except OSError as error:
         raise OSError(
-            f"The names of ImageNet's classes cannot be fetched ({error}). Give a file "
-            f"of them: `decode_predictions(..., class_index='{FILE}')`; or take the "
-            "numbers, `preds.argmax(axis=1)`."
+            f"The names of ImageNet's classes cannot be fetched ({error}). Put a file "
+            f"of them at {keras}, or take the numbers, `preds.argmax(axis=1)`."
         ) from None

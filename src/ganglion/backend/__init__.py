@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ganglion import activations, keras2, ops, random, utils
+from ganglion import activations, config, keras2, ops, random, utils
 from ganglion.activations import (
     elu,
     hard_sigmoid,
@@ -31,6 +32,7 @@ from ganglion.config import (
     set_floatx,
     set_image_data_format,
 )
+from ganglion.dtypes import is_float_dtype, is_int_dtype, standardize_dtype
 from ganglion.layers import Dot, UpSampling2D
 from ganglion.layers.rnn.loop import rnn as rnn
 
@@ -81,7 +83,9 @@ from ganglion.ops import (
     var,
     zeros_like,
 )
+from ganglion.ops.dispatch import result_type
 from ganglion.random import truncated_normal
+from ganglion.scopes import name_scope as name_scope
 from ganglion.symbolic import is_symbolic as is_keras_tensor
 from ganglion.variables import Variable, current_scope
 
@@ -353,7 +357,8 @@ def relu(
 
 def bias_add(x: Any, bias: Any, data_format: str | None = None) -> Any:
     """Add one number per channel."""
-    _only_channels_last(data_format)
+    if config.data_format_of(data_format) == "channels_first" and len(bias.shape) == 1:
+        bias = ops.reshape(bias, (bias.shape[0], *[1] * (len(x.shape) - 2)))
     return x + bias
 
 
@@ -366,8 +371,7 @@ def conv1d(
     dilation_rate: int = 1,
 ) -> Any:
     """Slide a kernel over sequences."""
-    _only_channels_last(data_format)
-    return ops.conv(x, kernel, strides, padding, dilation_rate=dilation_rate)
+    return ops.conv(x, kernel, strides, padding, data_format, dilation_rate)
 
 
 def conv2d(
@@ -379,8 +383,7 @@ def conv2d(
     dilation_rate: Any = (1, 1),
 ) -> Any:
     """Slide a kernel over images."""
-    _only_channels_last(data_format)
-    return ops.conv(x, kernel, strides, padding, dilation_rate=dilation_rate)
+    return ops.conv(x, kernel, strides, padding, data_format, dilation_rate)
 
 
 def pool2d(
@@ -392,11 +395,10 @@ def pool2d(
     pool_mode: str = "max",
 ) -> Any:
     """Take the largest element or the average of windows of images."""
-    _only_channels_last(data_format)
     pools = {"max": ops.max_pool, "avg": ops.average_pool}
     if pool_mode not in pools:
         raise ValueError(f"`pool_mode` is 'max' or 'avg', not {pool_mode!r}.")
-    return pools[pool_mode](x, pool_size, strides, padding)
+    return pools[pool_mode](x, pool_size, strides, padding, data_format)
 
 
 def resize_images(
@@ -407,16 +409,16 @@ def resize_images(
     interpolation: str = "nearest",
 ) -> Any:
     """Enlarge images by whole factors."""
-    _only_channels_last(data_format)
-    enlarge = UpSampling2D((height_factor, width_factor), interpolation=interpolation)
-    return enlarge(x)
+    factors = (height_factor, width_factor)
+    return UpSampling2D(factors, data_format, interpolation)(x)
 
 
 def spatial_2d_padding(
     x: Any, padding: Any = ((1, 1), (1, 1)), data_format: str | None = None
 ) -> Any:
     """Put zeros around images."""
-    _only_channels_last(data_format)
+    if config.data_format_of(data_format) == "channels_first":
+        return ops.pad(x, ((0, 0), (0, 0), *padding))
     return ops.pad(x, ((0, 0), *padding, (0, 0)))
 
 
@@ -448,6 +450,38 @@ def set_learning_phase(value: int) -> None:
         )
 
 
+def function(
+    inputs: Any, outputs: Any, updates: Any = None, name: str | None = None
+) -> Callable[[Any], list[np.ndarray]]:
+    """Return a function from arrays for some Keras tensors to arrays of others.
+
+    `K.learning_phase()` among the inputs stands for 1 or 0: whether layers train.
+    """
+    keras2.note("`K.function`", "`Model(inputs, outputs)`", changes_defaults=False)
+    if updates:
+        raise ValueError(
+            "`K.function(updates=)` is not supported: assign to variables in a Layer, "
+            "or in a function that `ganglion.function` compiles."
+        )
+    from ganglion.models import Model
+
+    wanted = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+    chosen = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+    tensors = [tensor for tensor in wanted if is_keras_tensor(tensor)]
+    model = Model(tensors, chosen)
+
+    def run(values: Any) -> list[np.ndarray]:
+        arrays, phase = [], 0
+        for tensor, value in zip(wanted, values, strict=True):
+            if is_keras_tensor(tensor):
+                arrays.append(value)
+            else:
+                phase = int(value)
+        return [np.asarray(array) for array in model(arrays, training=bool(phase))]
+
+    return run
+
+
 def in_train_phase(x: Any, alt: Any, training: Any = None) -> Any:
     """Return x while training, else the alternative; both may be functions."""
     is_training = learning_phase() if training is None else training
@@ -458,14 +492,6 @@ def in_train_phase(x: Any, alt: Any, training: Any = None) -> Any:
 def in_test_phase(x: Any, alt: Any, training: Any = None) -> Any:
     """Return x while not training, else the alternative; both may be functions."""
     return in_train_phase(alt, x, training)
-
-
-def _only_channels_last(data_format: str | None) -> None:
-    if data_format not in (None, "channels_last"):
-        raise ValueError(
-            f"data_format={data_format!r} is not supported: transpose the images to "
-            "(rows, columns, channels) and use 'channels_last'."
-        )
 
 
 def __getattr__(name: str) -> Any:

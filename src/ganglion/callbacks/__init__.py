@@ -12,11 +12,13 @@ from ganglion.callbacks.checkpoints import BackupAndRestore, ModelCheckpoint
 from ganglion.callbacks.loggers import CSVLogger, EpochLogger, ProgbarLogger
 from ganglion.callbacks.monitor import EarlyStopping, MonitorCallback, TerminateOnNaN
 from ganglion.callbacks.rates import LearningRateScheduler, ReduceLROnPlateau
+from ganglion.callbacks.remote import OrbaxCheckpoint, RemoteMonitor
 from ganglion.callbacks.tensorboard import TensorBoard
 
 __all__ = [
     "BackupAndRestore", "CSVLogger", "Callback", "CallbackList", "EarlyStopping",
     "EpochLogger", "History", "LambdaCallback", "LearningRateScheduler",
-    "ModelCheckpoint", "MonitorCallback", "ProgbarLogger", "ReduceLROnPlateau",
-    "SwapEMAWeights", "TensorBoard", "TerminateOnNaN", "per_chunk",
+    "ModelCheckpoint", "MonitorCallback", "OrbaxCheckpoint", "ProgbarLogger",
+    "ReduceLROnPlateau", "RemoteMonitor", "SwapEMAWeights", "TensorBoard",
+    "TerminateOnNaN", "per_chunk",
 ]  # fmt: skip

@@ -64,9 +64,13 @@ class SwapEMAWeights(Callback):
     def _pairs(self) -> list[tuple[Any, Any]]:
         """Return weights and averages; refuse an optimizer that has none."""
         optimizer = getattr(self.model, "optimizer", None)
-        if not getattr(optimizer, "use_ema", False):
+        optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+        several = getattr(optimizer, "optimizers", [optimizer])
+        averaging = [each for each in several if getattr(each, "use_ema", False)]
+        if not averaging:
             raise ValueError(
-                "SwapEMAWeights needs an optimizer that averages the weights: make it "
-                "with `use_ema=True`."
+                "SwapEMAWeights must be used when `use_ema=True` is set on the "
+                "optimizer (of several, on at least one): without it, there are no "
+                "averaged weights."
             )
-        return list(optimizer.averages())  # type: ignore[union-attr]
+        return [pair for each in averaging for pair in each.averages()]

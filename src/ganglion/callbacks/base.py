@@ -156,6 +156,12 @@ def _wants_each(callback: Any, name: str) -> bool:
     return hook is not None and not is_content
 
 
+def _wants_each_step(callback: Any, name: str) -> bool:
+    """Return whether a hook, or the older spelling that it calls, wants every step."""
+    older = name.replace("_train_", "_")
+    return _wants_each(callback, name) or _wants_each(callback, older)
+
+
 def _does_something(callback: Any, name: str) -> bool:
     hook = getattr(callback, name, None)
     is_ours = getattr(hook, "__func__", None) is getattr(Callback, name)
@@ -341,7 +347,7 @@ class CallbackList(Callback):
         is_due = index == (first if is_begin else last)
         self._waiting = None if is_due or is_begin else (name, index, logs)
         for callback in self.callbacks:
-            if is_due or not _wants_each(callback, name):
+            if is_due or not _wants_each_step(callback, name):
                 getattr(callback, name)(index, logs)
 
     def call_waiting_hook(self) -> None:
@@ -350,7 +356,7 @@ class CallbackList(Callback):
             return
         (name, index, logs), self._waiting = self._waiting, None
         for callback in self.callbacks:
-            if _wants_each(callback, name):
+            if _wants_each_step(callback, name):
                 getattr(callback, name)(self._group(index)[1], logs)
 
     def set_params(self, params: dict[str, Any] | None) -> None:
@@ -398,6 +404,8 @@ def _make_dispatch(name: str) -> Callable[..., None]:
     numbered = "batch" in name or "epoch" in name
 
     def with_number(self: CallbackList, index: int, logs: Logs | None = None) -> None:
+        if not self.callbacks:
+            return
         # One dictionary for all: what a callback adds (the learning rate), the next
         # ones and the history see.
         shared = plain_logs(logs)
@@ -409,6 +417,8 @@ def _make_dispatch(name: str) -> Callable[..., None]:
             getattr(callback, name)(index, shared)
 
     def without_number(self: CallbackList, logs: Logs | None = None) -> None:
+        if not self.callbacks:
+            return
         self.call_waiting_hook()
         shared = plain_logs(logs)
         for callback in self.callbacks:

@@ -29,8 +29,8 @@ class _SaveFrequency:
         is_whole = is_whole and not isinstance(frequency, bool)
         if frequency != "epoch" and (not is_whole or frequency < 1):
             raise ValueError(
-                f"{owner} does not know save_freq={frequency!r}: use 'epoch' or a "
-                "number of batches."
+                f"Unrecognized save_freq: {frequency!r}. Invalid value for {owner}: "
+                "use 'epoch' or a number of batches."
             )
         self.frequency, self.counts_batches = frequency, frequency != "epoch"
         self._since_saving = 0
@@ -173,7 +173,7 @@ class ModelCheckpoint(MonitorCallback):
         if current is None:
             return True  # as Keras does: better one file too many than none
         best = "None" if self.best is None else f"{self.best:.5f}"
-        improved = self.is_improvement(current, self.best)
+        improved = self._is_improvement(current, self.best)
         if improved:
             self.best = current
             text = f"improved from {best} to {current:.5f}, saving model to {path}"
@@ -224,7 +224,9 @@ class BackupAndRestore(Callback):
     ) -> None:
         super().__init__()
         if not backup_dir:
-            raise ValueError("BackupAndRestore needs a `backup_dir`, a folder to use.")
+            raise ValueError(
+                "Empty `backup_dir` argument passed: BackupAndRestore needs a folder."
+            )
         self.backup_dir, self.save_freq = Path(backup_dir), save_freq
         self.double_checkpoint = double_checkpoint
         self.delete_checkpoint = delete_checkpoint

@@ -23,7 +23,13 @@ _BUFFER = 1 << 16
 # Numbers of the fields, from TensorFlow's event.proto, summary.proto, histogram.proto.
 _EVENT_TIME, _EVENT_STEP, _EVENT_VERSION, _EVENT_SUMMARY = 1, 2, 3, 5
 _SUMMARY_VALUE = 1
-_VALUE_TAG, _VALUE_NUMBER, _VALUE_HISTOGRAM = 1, 2, 5
+_VALUE_TAG, _VALUE_NUMBER, _VALUE_HISTOGRAM, _VALUE_TENSOR, _VALUE_PLUGIN = (
+    1,
+    2,
+    5,
+    8,
+    9,
+)
 _HISTOGRAM_LIMITS, _HISTOGRAM_COUNTS = 6, 7
 
 
@@ -54,6 +60,19 @@ class EventFile:
     def histogram(self, tag: str, values: Any, step: int) -> None:
         """Add the distribution of an array's elements."""
         self._add(tag, _message(_VALUE_HISTOGRAM, _histogram(values)), step)
+
+    def image(self, tag: str, images: np.ndarray, step: int) -> None:
+        """Add images, (number, height, width, channels) of bytes; the first three."""
+        from ganglion.datasets import png
+
+        size = [str(axis).encode() for axis in (images.shape[2], images.shape[1])]
+        pictures = [png.encode(image) for image in images[:3]]
+        self._add(tag, _texts([*size, *pictures], plugin="images"), step)
+
+    def model(self, text: str) -> None:
+        """Add the configuration of a model, which TensorBoard draws as a graph."""
+        payload = _texts([text.encode()], plugin="graph_keras_model", content=b"1")
+        self._add("keras", payload, 0)
 
     def flush(self) -> None:
         """Write to the file what was added."""
@@ -90,6 +109,18 @@ def _histogram(values: Any) -> bytes:
     )
     limits = _message(_HISTOGRAM_LIMITS, edges[1:].astype("<f8").tobytes())
     return plain + limits + _message(_HISTOGRAM_COUNTS, counts.astype("<f8").tobytes())
+
+
+def _texts(texts: list[bytes], plugin: str, content: bytes = b"") -> bytes:
+    """Encode strings as a tensor that a plugin of TensorBoard shows."""
+    string, shape, strings = 7, 2, 8
+    tensor = _key(1, 0) + _varint(string)
+    if plugin != "graph_keras_model":  # that one is a scalar
+        size = _key(1, 0) + _varint(len(texts))
+        tensor += _message(shape, _message(2, size))
+    tensor += b"".join(_message(strings, text) for text in texts)
+    metadata = _message(1, _text(1, plugin) + _message(2, content))
+    return _message(_VALUE_PLUGIN, metadata) + _message(_VALUE_TENSOR, tensor)
 
 
 def _key(field: int, wire_type: int) -> bytes:

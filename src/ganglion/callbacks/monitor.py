@@ -7,7 +7,7 @@ import re
 import warnings
 from typing import Any
 
-from ganglion import keras2
+from ganglion import keras2, ops
 from ganglion.callbacks.base import Callback, Logs, per_chunk
 from ganglion.callbacks.states import number_or_none, weights_or_none, whole_number
 from ganglion.progress import print_message
@@ -55,6 +55,7 @@ class MonitorCallback(Callback):
 
     def monitored(self, logs: Logs | None) -> float | None:
         """Return the metric's value; warn with the names there are if it has none."""
+        self._set_monitor_op()
         logs = logs or {}
         name = self._name_in(logs)
         if name is not None:
@@ -78,7 +79,7 @@ class MonitorCallback(Callback):
         )
         return today
 
-    def is_improvement(self, value: float, reference: float | None) -> bool:
+    def _is_improvement(self, value: float, reference: float | None) -> bool:
         """Return whether a value is better than another by more than `min_delta`."""
         if reference is None or math.isnan(reference):
             return True
@@ -86,14 +87,27 @@ class MonitorCallback(Callback):
             return value - self.min_delta > reference
         return value + self.min_delta < reference
 
+    @property
+    def monitor_op(self) -> Any:
+        """The comparison that says whether a value is better; None if not known yet."""
+        try:
+            return ops.greater if self._larger_is_better() else ops.less
+        except ValueError:
+            return None
+
+    def _set_monitor_op(self) -> None:
+        """Refuse a metric of which it is not known whether it should grow."""
+        self._larger_is_better()
+
     def _larger_is_better(self) -> bool:
         if self.mode != "auto":
             return self.mode == "max"
         direction = self._metric_direction() or self._named_direction()
         if direction is None:
             raise ValueError(
-                f"{type(self).__name__} cannot tell whether {self.monitor!r} should "
-                "grow or shrink: pass mode='max' or mode='min'."
+                f"{type(self).__name__} callback received monitor={self.monitor}, "
+                "but isn't able to automatically determine whether that metric should "
+                "be maximized or minimized: pass mode='max' or mode='min'."
             )
         return direction == "up"
 
@@ -176,7 +190,7 @@ class EarlyStopping(MonitorCallback):
         current = self.monitored(logs)
         if current is None or epoch < self.start_from_epoch:
             return
-        improved = self.is_improvement(current, self.best)
+        improved = self._is_improvement(current, self.best)
         if improved or self.best_weights is None:
             self.best_epoch = epoch
             if self.restore_best_weights:
@@ -184,7 +198,7 @@ class EarlyStopping(MonitorCallback):
         self.wait += 1
         if improved:
             self.best = current
-            if self.is_improvement(current, self.baseline):
+            if self._is_improvement(current, self.baseline):
                 self.wait = 0
         elif self.wait >= self.patience and epoch > 0:
             self.stopped_epoch = epoch
@@ -224,8 +238,8 @@ class TerminateOnNaN(Callback):
             return
         if self.raise_error:
             raise RuntimeError(
-                f"The loss became {loss} at or before batch {batch}. Try a smaller "
-                "learning rate, and check the data for NaN."
+                f"NaN or Inf loss encountered: it became {loss} at or before batch "
+                f"{batch}. Try a smaller learning rate, and check the data for NaN."
             )
         print_message(f"Batch {batch}: Invalid loss, terminating training")
         self.model.stop_training = True

@@ -15,9 +15,15 @@ from ganglion.callbacks.states import number_or_none, whole_number
 from ganglion.progress import print_message
 
 
-def learning_rate_of(model: Any) -> float | None:
-    """Return the learning rate as it is now, None without an optimizer."""
+def optimizers_of(model: Any) -> list[Any]:
+    """Return the optimizers of a model that have a learning rate of their own."""
     optimizer: Any = getattr(model, "optimizer", None)
+    several = getattr(optimizer, "optimizers", None)
+    return [optimizer] if several is None else list(several)
+
+
+def learning_rate_of(optimizer: Any) -> float | None:
+    """Return the learning rate as it is now, None without an optimizer."""
     rate = getattr(optimizer, "learning_rate", None)
     if rate is None:
         return None
@@ -26,30 +32,43 @@ def learning_rate_of(model: Any) -> float | None:
     return float(np.asarray(rate))
 
 
-def set_learning_rate(model: Any, value: float) -> None:
-    """Change the learning rate of the model's optimizer."""
-    rate = model.optimizer.learning_rate
+def learning_rates_of(model: Any) -> dict[str, float]:
+    """Return the learning rate for the logs; of several optimizers, that of each."""
+    several = hasattr(getattr(model, "optimizer", None), "optimizers")
+    rates = {
+        f"learning_rate_{optimizer.name}" if several else "learning_rate": rate
+        for optimizer in optimizers_of(model)
+        if (rate := learning_rate_of(optimizer)) is not None
+    }
+    return rates
+
+
+def set_learning_rate(optimizer: Any, value: float) -> None:
+    """Change the learning rate of an optimizer."""
+    rate = optimizer.learning_rate
     if hasattr(rate, "assign"):
         rate.assign(value)
     else:
-        model.optimizer.learning_rate = value
+        optimizer.learning_rate = value
 
 
 def refuse_schedule(callback: Callback) -> None:
-    """Raise if the optimizer follows a schedule, which a callback cannot change."""
-    optimizer: Any = getattr(callback.model, "optimizer", None)
+    """Raise if an optimizer follows a schedule, which a callback cannot change."""
     name = type(callback).__name__
-    if not hasattr(optimizer, "learning_rate"):
-        raise ValueError(
-            f"{name} needs an optimizer with a learning rate: compile the model first."
-        )
-    schedule = getattr(optimizer, "_learning_rate", optimizer.learning_rate)
-    if _is_schedule(schedule) or _is_schedule(optimizer.learning_rate):
-        raise TypeError(
-            f"The optimizer was made with a learning rate schedule, so {name} cannot "
-            "set its learning rate: give the optimizer a number, or leave the "
-            "callback out."
-        )
+    for optimizer in optimizers_of(callback.model):
+        if not hasattr(optimizer, "learning_rate"):
+            raise ValueError(
+                f'{name}: Optimizer must have a "learning_rate" attribute. Compile the '
+                "model first."
+            )
+        schedule = getattr(optimizer, "_learning_rate", optimizer.learning_rate)
+        if _is_schedule(schedule) or _is_schedule(optimizer.learning_rate):
+            raise TypeError(
+                "This optimizer was created with a `LearningRateSchedule` object as "
+                f"its `learning_rate` constructor argument, hence {name} cannot set "
+                "its learning rate: give the optimizer a number, or leave the "
+                "callback out."
+            )
 
 
 def _is_schedule(rate: Any) -> bool:
@@ -58,7 +77,14 @@ def _is_schedule(rate: Any) -> bool:
 
 def _log_rate(callback: Callback, logs: Logs | None) -> None:
     if logs is not None:
-        logs["learning_rate"] = learning_rate_of(callback.model)
+        logs |= learning_rates_of(callback.model)
+
+
+def _say(
+    epoch: int, deed: str, optimizer: Any, several: list[Any], rate: float
+) -> None:
+    name = f"{optimizer.name} " if len(several) > 1 else ""
+    print_message(f"\nEpoch {epoch + 1}: {deed} {name}learning rate to {rate}.")
 
 
 class LearningRateScheduler(Callback):
@@ -93,15 +119,14 @@ class LearningRateScheduler(Callback):
         resumed, self._resumed, self._epoch = self._resumed, None, epoch
         if resumed == epoch:
             return  # asked a second time, `rate * 0.9` would lower it twice
-        rate = learning_rate_of(self.model)
-        arguments = (epoch, rate) if _takes_two(self.schedule) else (epoch,)
-        new = _as_rate(self.schedule(*arguments))
-        set_learning_rate(self.model, new)
-        if self.verbose > 0:
-            print_message(
-                f"\nEpoch {epoch + 1}: LearningRateScheduler setting learning rate to "
-                f"{new}."
-            )
+        several = optimizers_of(self.model)
+        for optimizer in several:
+            rate = learning_rate_of(optimizer)
+            arguments = (epoch, rate) if _takes_two(self.schedule) else (epoch,)
+            new = _as_rate(self.schedule(*arguments))
+            set_learning_rate(optimizer, new)
+            if self.verbose > 0:
+                _say(epoch, f"{type(self).__name__} setting", optimizer, several, new)
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         _log_rate(self, logs)
@@ -200,7 +225,7 @@ class ReduceLROnPlateau(MonitorCallback):
         if self.in_cooldown():
             self.cooldown_counter -= 1
             self.wait = 0
-        if self.is_improvement(current, self.best):
+        if self._is_improvement(current, self.best):
             self.best, self.wait = current, 0
         elif not self.in_cooldown():
             self.wait += 1
@@ -209,15 +234,16 @@ class ReduceLROnPlateau(MonitorCallback):
                 self.wait = 0
 
     def _lower(self, epoch: int) -> bool:
-        old = learning_rate_of(self.model)
-        # In the precision of the weights: 1e-5 read back from float32 is larger.
-        if old is None or old <= np.float32(self.min_lr):
-            return False
-        new = max(old * self.factor, self.min_lr)
-        set_learning_rate(self.model, new)
-        if self.verbose > 0:
-            print_message(
-                f"\nEpoch {epoch + 1}: ReduceLROnPlateau reducing learning rate to "
-                f"{new}."
-            )
-        return True
+        is_lowered = False
+        several = optimizers_of(self.model)
+        for optimizer in several:
+            old = learning_rate_of(optimizer)
+            # In the precision of the weights: 1e-5 read back from float32 is larger.
+            if old is None or old <= np.float32(self.min_lr):
+                continue
+            is_lowered = True
+            new = max(old * self.factor, self.min_lr)
+            set_learning_rate(optimizer, new)
+            if self.verbose > 0:
+                _say(epoch, f"{type(self).__name__} reducing", optimizer, several, new)
+        return is_lowered

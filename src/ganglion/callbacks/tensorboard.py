@@ -5,16 +5,23 @@ from __future__ import annotations
 import functools
 import os
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ganglion import keras2
+import numpy as np
+
+from ganglion import config, keras2
 from ganglion.callbacks.base import Callback, Logs, per_chunk
 from ganglion.callbacks.event_file import EventFile
-from ganglion.callbacks.rates import learning_rate_of
+from ganglion.callbacks.rates import learning_rates_of
 from ganglion.callbacks.states import whole_number
+from ganglion.files import write_file
+from ganglion.layers import Embedding
 
+# What the projector looks for in files of weights.
+_EMBEDDING = "layer_with_weights-0/embeddings/.ATTRIBUTES/VARIABLE_VALUE"
 _OLD = ("batch_size", "write_grads", "embeddings_layer_names", "embeddings_data")
 
 
@@ -42,14 +49,15 @@ class TensorBoard(Callback):
     Args:
         log_dir: The folder.
         histogram_freq: Epochs between two histograms of all weights, 0 for none.
-        write_graph: Accepted, as Keras' default is True; the graph is not written.
-        write_images: Not supported.
+        write_graph: Whether to write the model's layers, as a conceptual graph.
+        write_images: Whether to write weights as images, with the histograms.
         write_steps_per_second: Whether to write the speed, too.
         update_freq: "epoch", "batch", or a number of steps between two writings of the
             metrics. Other than "epoch" makes training run step by step.
-        profile_batch: Not supported.
-        embeddings_freq: Not supported.
-        embeddings_metadata: Not supported.
+        profile_batch: Only 0: there is no profiler.
+        embeddings_freq: Epochs between two files of weights for the projector.
+        embeddings_metadata: The file with the labels of an embedding, or a dictionary
+            of them by the names of layers.
     """
 
     @_without_old
@@ -66,10 +74,14 @@ class TensorBoard(Callback):
         embeddings_metadata: Any = None,
     ) -> None:
         super().__init__()
-        _refuse("write_images", write_images, "use `histogram_freq` to see weights")
-        _refuse("profile_batch", profile_batch, "use a profiler of the system")
-        _refuse("embeddings_freq", embeddings_freq, "save the embedding's weights")
-        _refuse("embeddings_metadata", embeddings_metadata, "leave it out")
+        if profile_batch != 0:
+            raise ValueError(
+                f"TensorBoard: `profile_batch={profile_batch!r}` is not supported; use "
+                "a profiler of the system."
+            )
+        self.write_images = write_images
+        self.embeddings_freq = embeddings_freq
+        self.embeddings_metadata = embeddings_metadata
         self.log_dir, self.histogram_freq = os.fspath(log_dir), histogram_freq
         self.write_graph = write_graph
         self.write_steps_per_second = write_steps_per_second
@@ -88,6 +100,42 @@ class TensorBoard(Callback):
     def set_model(self, model: Any) -> None:
         super().set_model(model)
         self._files = {}
+        if self.write_graph and type(model).__name__ in ("Functional", "Sequential"):
+            self._write_model()
+        if self.embeddings_freq:
+            self._write_projector()
+
+    def _write_model(self) -> None:
+        try:
+            text = self.model.to_json()
+        except (TypeError, ValueError) as error:
+            warnings.warn(
+                f"TensorBoard: the model is not shown, as its layers cannot be written "
+                f"as JSON: {error}",
+                stacklevel=2,
+            )
+            return
+        self._file("train").model(text)
+
+    def _write_projector(self) -> None:
+        """Write which embeddings TensorBoard's projector is to show."""
+        labels = self.embeddings_metadata
+        paths = dict(labels) if isinstance(labels, dict) else {}
+        entries = []
+        for layer in self.model.layers:
+            if isinstance(layer, Embedding):
+                lines = [f'  tensor_name: "{_EMBEDDING}"']
+                path = labels if isinstance(labels, str) else paths.pop(layer.name, "")
+                lines += [f'  metadata_path: "{path}"'] if path else []
+                entries.append("\n".join(["embeddings {", *lines, "}\n"]))
+        if paths:
+            known = ", ".join(sorted(paths))
+            raise ValueError(
+                f"`embeddings_metadata` names no Embedding layer: {known}."
+            )
+        path = Path(self.log_dir) / "projector_config.pbtxt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, "".join(entries).encode())
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
         self._step = 0
@@ -131,9 +179,8 @@ class TensorBoard(Callback):
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         train = {k: v for k, v in (logs or {}).items() if not k.startswith("val_")}
-        rate = learning_rate_of(self.model)
-        if train and rate is not None:
-            train["learning_rate"] = rate
+        if train:
+            train |= learning_rates_of(self.model)
         if train and self.write_steps_per_second:
             taken = max(time.monotonic() - self._epoch_start, 1e-9)
             steps = (self._iterations() or 0) - self._iterations_before
@@ -145,10 +192,20 @@ class TensorBoard(Callback):
                 tag = f"epoch_{name.removeprefix('val_')}"
                 self._file("validation").scalar(tag, value, epoch)
         if self.histogram_freq and epoch % self.histogram_freq == 0:
-            for weight in self.model.weights:
-                tag = f"{weight.path}/histogram"
-                self._file("train").histogram(tag, weight.numpy(), epoch)
+            self._write_weights(epoch)
+        if self.embeddings_freq and epoch % self.embeddings_freq == 0:
+            name = f"keras_embedding.ckpt-{epoch}.weights.h5"
+            self._file("train").flush()
+            self.model.save_weights(str(Path(self.log_dir) / "train" / name))
         self._flush()
+
+    def _write_weights(self, epoch: int) -> None:
+        for weight in self.model.weights:
+            tag = weight.path.replace(":", "_")
+            self._file("train").histogram(f"{tag}/histogram", weight.numpy(), epoch)
+            images = _as_images(weight.numpy()) if self.write_images else None
+            if images is not None:
+                self._file("train").image(f"{tag}/image", images, epoch)
 
     def _iterations(self) -> int | None:
         iterations = getattr(self.model.optimizer, "iterations", None)
@@ -164,8 +221,18 @@ class TensorBoard(Callback):
             file.flush()
 
 
-def _refuse(name: str, value: Any, instead: str) -> None:
-    if value:
-        raise ValueError(
-            f"TensorBoard: `{name}={value!r}` is not supported; {instead}."
-        )
+def _as_images(weight: np.ndarray) -> np.ndarray | None:
+    """Return a weight as images of bytes: a row, a matrix, or an image a kernel."""
+    array = np.squeeze(weight)
+    if array.ndim == 1:
+        array = array[np.newaxis, np.newaxis, :, np.newaxis]
+    elif array.ndim == 2:
+        array = array.T if array.shape[0] > array.shape[1] else array
+        array = array[np.newaxis, :, :, np.newaxis]
+    elif array.ndim == 3:
+        is_last = config.image_data_format() == "channels_last"
+        array = np.moveaxis(array, -1, 0) if is_last else array
+        array = array[..., np.newaxis]
+    if array.ndim != 4 or array.shape[-1] not in (1, 3, 4):
+        return None
+    return np.clip(array * 255.5, 0, 255).astype("uint8")

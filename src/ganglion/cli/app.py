@@ -12,7 +12,7 @@ import typer
 
 from ganglion import config
 from ganglion import recipes as recipe_book
-from ganglion.cli import bench, cam, info, predict, race, train
+from ganglion.cli import bench, cam, info, predict, race, run, train
 from ganglion.cli.options import BatchSize, RecipeName, choice
 from ganglion.system import terminal
 
@@ -63,10 +63,11 @@ def _options(
     """Take what comes before a command."""
 
 
-def _add(command: Callable[..., Any], *examples: str) -> None:
+def _add(command: Callable[..., Any], *examples: str, **settings: Any) -> None:
     lines = [f"{NAME} {command.__name__} {example}".rstrip() for example in examples]
     word = "Examples" if len(lines) > 1 else "Example"
-    app.command(epilog=f"{word}:  {'  |  '.join(lines)}")(command)
+    epilog = f"{word}:  {'  |  '.join(lines)}"
+    app.command(epilog=epilog, context_settings=settings)(command)
 
 
 _add(
@@ -78,10 +79,20 @@ _add(
     "--images photos --test 192 --save pets.keras",
 )
 _add(
+    run.run,
+    "train.py --epochs 3",
+    "--keras 2 mnist_cnn.py",
+    # What comes behind the script is its own, whatever it looks like.
+    allow_extra_args=True,
+    ignore_unknown_options=True,
+    allow_interspersed_args=False,
+)
+_add(
     bench.bench,
     "mnist-mlp",
     "mnist-cnn cifar10-cam --against torch,jax --rounds 9",
     "--write docs/benchmarks.md",
+    "--networks resnet-20 u-net --threads 2",
     "--augment",
     "--device cuda",
 )
@@ -141,6 +152,7 @@ def dump(
                 f"there is no pass {after!r} for {backend}; there are: "
                 f"{', '.join(names)}."
             )
+    config.set_verify_passes(True)
     program = dumping.program_of(recipe_book.get(recipe), step, batch_size)
     for form in wanted:
         print(dumping.text_of(program, form, backend, after))

@@ -27,7 +27,8 @@ def bench(
     recipes: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Which recipes, or rnn, lstm, gru2; the published ones by default.",
+            help="Which recipes, or rnn, lstm, gru2; the published ones by default. "
+            "With --networks, which networks; all by default.",
             autocompletion=completed(timed_names),
         ),
     ] = None,
@@ -53,6 +54,12 @@ def bench(
     write: Annotated[
         Path | None, typer.Option(help="Keep the tables in this page, too.")
     ] = None,
+    networks: Annotated[
+        bool,
+        typer.Option(
+            "--networks", help="Ordinary networks on noise: steps and predictions."
+        ),
+    ] = False,
     augment: Annotated[
         bool,
         typer.Option("--augment", help="What changing images at random costs."),
@@ -62,7 +69,14 @@ def bench(
     common: dict[str, Any] = {
         "rounds": rounds, "batch_size": batch_size, "threads": threads, "say": say,
     }  # fmt: skip
-    if augment:
+    if networks:
+        if device != "cpu" or precision is not None or augment:
+            raise typer.BadParameter(
+                "--networks are measured on the CPU as they are: no --device, "
+                "no --precision, no --augment."
+            )
+        results = _networks(recipes or [], against, json, write, common)
+    elif augment:
         if device != "cpu" or precision is not None:
             raise typer.BadParameter(
                 "--augment is measured on the CPU: no --device, no --precision."
@@ -91,14 +105,40 @@ def _steps(
         if not json:
             report.print_table(done[-1])
         if write is not None:
-            command = " ".join(["ganglion", *sys.argv[1:]])
-            command = command.replace(str(write), f"docs/{write.name}")
-            report.write(done, write, command)
+            report.write(done, write, _command(write))
 
     results = report.measure(names, against, each=keep, **common)
     if json:
         print(report.as_json(results))
     return results
+
+
+def _networks(
+    names: list[str],
+    against: str | None,
+    json: bool,
+    write: Path | None,
+    common: dict[str, Any],
+) -> list[Any]:
+    from ganglion.race.bench import networks, report
+
+    def keep(done: list[Any]) -> None:
+        if not json:
+            last = done[-1].recipe
+            networks.print_table([result for result in done if result.recipe == last])
+        if write is not None:
+            networks.write(done, write, _command(write))
+
+    results = networks.measure(names, against, each=keep, **common)
+    if json:
+        print(report.as_json(results))
+    return results
+
+
+def _command(page: Path) -> str:
+    """Return the command that writes a page, as the page tells it."""
+    command = " ".join(["ganglion", *sys.argv[1:]])
+    return command.replace(str(page), f"docs/{page.name}")
 
 
 def _augment(

@@ -116,8 +116,9 @@ def recipe_names() -> list[str]:
 
 
 def timed_names() -> list[str]:
-    """Return the names of all that `bench` can time: recipes and probes."""
-    return [*recipe_names(), *(probe.name for probe in recipe_book.PROBES)]
+    """Return the names of all that `bench` can time: recipes, probes, networks."""
+    others = (*recipe_book.PROBES, *recipe_book.NETWORKS)
+    return [*recipe_names(), *(recipe.name for recipe in others)]
 
 
 def engine_names() -> list[str]:

@@ -24,66 +24,31 @@ _TABLE = {
         "layers.cudnn_recurrent",
     ),
     "it is not there yet.": ("backend: ctc_batch_cost ctc_decode",),
-    "this image augmentation is not there yet. RandomFlip, RandomZoom, RandomRotation, "
-    "RandomTranslation, RandomShear, RandomCrop, RandomContrast, RandomBrightness and "
-    "RandomErasing are; or write it as a Layer with `ganglion.ops`.": (
-        "layers: RandomHeight RandomWidth RandomColorJitter "
-        "RandomHue RandomSaturation RandomSharpness "
-        "RandomGaussianBlur RandomGrayscale RandomInvert RandomPerspective "
-        "RandomPosterization RandomElasticTransform RandomColorDegeneration "
-        "AugMix AutoContrast CutMix MixUp RandAugment Solarization Equalization "
-        "CLAHE MaxNumBoundingBoxes Pipeline",
-    ),
-    "it makes a tf.data pipeline, which Ganglion does not read. Pass arrays, a "
-    "generator or a `keras.utils.PyDataset` to `fit`.": (
-        "utils: audio_dataset_from_directory split_dataset",
-    ),
-    "of the pretrained models, only EfficientNetLite0 is there. Save another in Keras "
-    '(`model.save("model.keras")`) and load the file here.': ("applications",),
-    "models of other frameworks do not run here. Save the model in Keras "
-    '(`model.save("model.keras")`) and load the file here.': (
-        "layers: TFSMLayer TorchModuleWrapper FlaxLayer JaxLayer",
-    ),
+    "Keras 3 has it no more. Use RandomZoom or RandomCrop, which keep to one size; or "
+    "write it as a Layer with `ganglion.ops`.": ("layers: RandomHeight RandomWidth",),
     "one machine with one device trains here. Use the model itself.": (
         "utils: multi_gpu_model",
-        "distribution",
     ),
     "Ganglion does not wrap scikit-learn. Call `fit` and `predict` of the model.": (
         "wrappers",
     ),
     "YAML files are not read, because they may run code. Use `to_json` and "
     "`model_from_json`.": ("models: model_from_yaml",),
-    "weights are float32 or float64. Leave it out; for speed on a GPU there is "
-    '`mixed_precision.set_global_policy("mixed_bfloat16")`.': (
-        "quantizers",
-        "optimizers: LossScaleOptimizer",
-    ),
     f"Keras 2 dropped this layer. {_OWN_LAYER}": (
         "layers: Merge MaxoutDense Highway TimeDistributedDense",
     ),
     f"it is not there yet. {_OWN_LAYER}": (
-        "layers: SpectralNormalization LocallyConnected1D "
-        "LocallyConnected2D MelSpectrogram STFTSpectrogram",
-    ),
-    "images are not resized or cut into patches by ops yet. Use UpSampling2D, "
-    "pooling layers, `ops.reshape` and `ops.transpose`.": ("ops.image", "ops: image"),
-    "a graph here has no sorting. Prepare the order in NumPy.": (
-        "ops: sort argsort searchsorted unique median quantile percentile",
+        "layers: LocallyConnected1D LocallyConnected2D",
     ),
     "it worked on TensorFlow sessions and graphs, which Ganglion does not have. Write "
     "a Layer or a loss with `ganglion.ops`, and call the model on arrays to look "
     "inside.": (
-        "backend: function gradients placeholder get_session set_session tf "
+        "backend: gradients placeholder get_session set_session tf "
         "tensorflow_backend manual_variable_initialization py_all is_placeholder",
         "estimator",
     ),
-    "Keras 1 had it. Images are always (rows, columns, channels): leave it out.": (
+    "Keras 1 had it. Today it is `image_data_format` and `set_image_data_format`.": (
         "backend: image_dim_ordering set_image_dim_ordering",
-    ),
-    "gradients are not taken by hand here: `fit` and `train_on_batch` differentiate "
-    "the loss. Override `compute_loss`, or call `add_loss` in a layer.": (
-        "GradientTape",
-        "StatelessScope",
     ),
 }
 

@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import config, files
-from ganglion.compiler.plan.kernels import Buffer
-from ganglion.compiler.plan.plan import Plan
+from ganglion.compiler.plan.kernels import Buffer, Kernel
 
 LIMIT = 500_000_000  # bytes; beyond, what was not used for longest goes
 _DIGEST = 32
@@ -165,17 +164,19 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-# ---- the digest of a plan: equal plans, and only those, have equal ones --------------
+# ---- the digest of a kernel: equal kernels, and only those, have equal ones ----------
 
 
-def digest_of(plan: Plan) -> tuple[str, list[Buffer]]:
-    """Return the digest of a plan's kernels, and their buffers as it numbers them.
+def digest_of(kernel: Kernel) -> tuple[str | None, list[Buffer]]:
+    """Return the digest of a kernel, and its buffers in the order in which it has them.
 
-    Names and offsets in memory are left out: machine code does not depend on them.
+    Names and offsets in memory are left out: machine code does not depend on them. What
+    holds a function of Python, say, has no digest.
     """
-    reader = _PlanReader()
-    for kernel in plan.kernels:
-        reader.read(kernel)
+    reader = _KernelReader()
+    reader.read(kernel)
+    if reader.meets_unknown:
+        return None, reader.buffers
     text = " ".join(reader.words)
     return hashlib.sha256(text.encode()).hexdigest(), reader.buffers
 
@@ -183,12 +184,13 @@ def digest_of(plan: Plan) -> tuple[str, list[Buffer]]:
 _END = object()  # of a tuple, between what is still to be read
 
 
-class _PlanReader:
+class _KernelReader:
     """Writes objects down word by word; what is shared is written once."""
 
     def __init__(self) -> None:
         self.words: list[str] = []
         self.buffers: list[Buffer] = []
+        self.meets_unknown = False
         self._seen: dict[int, str] = {}
         self._alive: list[object] = []  # so that no two objects get the same id
 
@@ -203,11 +205,14 @@ class _PlanReader:
         if isinstance(thing, (int, str, float, type(None))):
             self.words.append(repr(thing))
         elif isinstance(thing, (tuple, list)):
+            if all(type(item) is int for item in thing):  # sizes and strides: most are
+                self.words.append(repr(thing))
+                return ()
             self.words.append("(")
             return (*thing, _END)
         elif thing is _END:
             self.words.append(")")
-        elif dataclasses.is_dataclass(thing):
+        elif _fields(thing.__class__):
             return self._write_record(thing)
         elif isinstance(thing, np.ndarray):
             content = hashlib.sha256(np.ascontiguousarray(thing).tobytes()).hexdigest()
@@ -219,7 +224,7 @@ class _PlanReader:
         elif isinstance(thing, dict):
             return (tuple(thing.items()),)
         else:
-            raise TypeError(f"a plan cannot hold {type(thing).__name__}")
+            self.meets_unknown = True
         return ()
 
     def _write_record(self, record: Any) -> Sequence[Any]:
@@ -234,4 +239,13 @@ class _PlanReader:
             self.words.append(f"buffer {record.kind}")
             return ((record.shape, record.dtype, record.array),)
         self.words.append(type(record).__name__)
-        return [getattr(record, field.name) for field in dataclasses.fields(record)]
+        return [getattr(record, name) for name in _fields(record.__class__)]
+
+
+@cache
+def _fields(kind: type) -> tuple[str, ...]:
+    """Return the fields of a dataclass that machine code depends on; else none."""
+    if not dataclasses.is_dataclass(kind):
+        return ()
+    names = tuple(field.name for field in dataclasses.fields(kind))
+    return names[1:] if issubclass(kind, Kernel) else names  # without its name

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ganglion.compiler.ir.graph import Constant, Node, Value, verify
+from ganglion.compiler.ir.graph import Constant, Node, Value, computed, verify
 from ganglion.compiler.ir.program import Program
 
 
@@ -85,5 +85,4 @@ class Interpreter:
         return values
 
     def _compute(self, node: Node, values: dict[Value, np.ndarray]) -> np.ndarray:
-        arguments = [values[value] for value in node.inputs]
-        return np.asarray(node.op.meaning(*arguments, **node.attrs))
+        return computed(node, [values[value] for value in node.inputs])

@@ -19,7 +19,9 @@ import numpy as np
 from ganglion import config
 from ganglion.compiler.cuda import driver
 from ganglion.compiler.ir.graph import Graph, Node
+from ganglion.compiler.ir.host import host_call_names
 from ganglion.compiler.ir.program import Program
+from ganglion.system import uncompiled
 from ganglion.system.terminal import tell_once
 
 __all__ = ["Backend", "Executable", "Program", "available", "backend", "backend_for"]
@@ -109,16 +111,17 @@ def backend_for(program: Program, on_gpu: bool = False) -> str:
     name = config.backend()
     if config.backend_choice() == "auto":
         worth_it = on_gpu or operations(program.graph) >= WORTH_A_GPU
-        if worth_it and driver.unavailable_reason() is None:
+        can_run = not host_call_names(program.graph)  # those need the host
+        if worth_it and can_run and driver.unavailable_reason() is None:
             name = "cuda"
             gpu, precision = driver.driver().name, config.precision()
             tell_once(
                 f"Running on the GPU: {gpu}, {precision} (GANGLION_BACKEND=cpu: not)."
             )
-    if name != "cuda" and config.dtype_policy().name == config.MIXED:
-        tell_once(
-            f"{config.MIXED} is for GPUs: the backend {name!r} computes in float32."
-        )
+    if name == "numpy":
+        uncompiled.note("programs run by NumPy", "GANGLION_BACKEND=numpy")
+    for host_call in host_call_names(program.graph):
+        uncompiled.note("ops in Python inside of compiled programs", host_call)
     return name
 
 

@@ -247,9 +247,9 @@ class Judge(BestKeeper):
             self.model.stop_training = True
         elif self.waited_to_slow >= self.patience.slower_after:
             self.waited_to_slow = 0
-            rate = learning_rate_of(self.model)
+            rate = learning_rate_of(self.model.optimizer)
             if rate is not None:
-                set_learning_rate(self.model, SLOWER * rate)
+                set_learning_rate(self.model.optimizer, SLOWER * rate)
 
     def get_state(self) -> dict[str, Any]:
         own = ("average", "lowest", "waited", "waited_to_slow")

@@ -14,9 +14,12 @@ __all__ = [
 from ganglion.serialization import export
 
 
-def _not_negative(value: Any, name: str) -> float:
+def _not_negative(value: Any, name: str, of: str = "of a ReLU layer") -> float:
     if not isinstance(value, (int, float)) or value < 0:
-        raise ValueError(f"`{name}` must be a number, not below zero, got {value!r}.")
+        raise ValueError(
+            f"The {name} {of} cannot be None or a negative value. Received: "
+            f"{name}={value!r}"
+        )
     return value
 
 
@@ -25,6 +28,7 @@ class ReLU(Layer):
     """max(x, 0), with an optional slope, limit and threshold."""
 
     built_at_once = True
+    keeps_shape = True
 
     def __init__(
         self,
@@ -34,8 +38,11 @@ class ReLU(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if max_value is not None:
-            max_value = _not_negative(max_value, "max_value")
+        if max_value is not None and max_value < 0:
+            raise ValueError(
+                "The max_value of a ReLU layer cannot be a negative value. Received: "
+                f"max_value={max_value!r}"
+            )
         self.max_value = max_value
         self.negative_slope = _not_negative(negative_slope, "negative_slope")
         self.threshold = _not_negative(threshold, "threshold")
@@ -57,6 +64,7 @@ class LeakyReLU(Layer):
     """
 
     built_at_once = True
+    keeps_shape = True
 
     def __init__(self, negative_slope: float = 0.3, **kwargs: Any) -> None:
         if "alpha" in kwargs:
@@ -69,7 +77,9 @@ class LeakyReLU(Layer):
             negative_slope = kwargs.pop("alpha")
             self._init_values.pop("alpha", None)
         super().__init__(**kwargs)
-        self.negative_slope = _not_negative(negative_slope, "negative_slope")
+        self.negative_slope = _not_negative(
+            negative_slope, "negative_slope", "value of a Leaky ReLU layer"
+        )
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:
@@ -79,6 +89,8 @@ class LeakyReLU(Layer):
 @export("keras.layers")
 class PReLU(Layer):
     """x where it is positive, else a learned fraction of it."""
+
+    keeps_shape = True
 
     def __init__(
         self,
@@ -117,6 +129,7 @@ class ELU(Layer):
     """x where it is positive, else alpha (exp(x) - 1)."""
 
     built_at_once = True
+    keeps_shape = True
 
     def __init__(self, alpha: float = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -132,6 +145,7 @@ class Softmax(Layer):
     """exp(x) over its sum along an axis."""
 
     built_at_once = True
+    keeps_shape = True
 
     def __init__(self, axis: Any = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -152,11 +166,16 @@ class Softmax(Layer):
 def _check_mask(mask: tuple[Any, ...], inputs: tuple[Any, ...]) -> None:
     """Refuse a mask that would stretch the inputs."""
     pairs = zip(mask[::-1], inputs[::-1], strict=False)
-    if len(mask) > len(inputs) or any(n not in (1, size) for n, size in pairs):
-        raise ValueError(
-            f"Softmax: a mask of shape {mask} does not fit inputs of shape {inputs}: "
-            "each of its axes must have the size of the inputs', or 1."
-        )
+    if len(mask) > len(inputs):
+        reason = "it must not have more dimensions than the inputs"
+    elif any(n not in (1, size) for n, size in pairs):
+        reason = "it must be broadcastable to them, each size equal or 1"
+    else:
+        return
+    raise ValueError(
+        f"Softmax: a mask of shape {mask} does not fit inputs of shape {inputs}: "
+        f"{reason}."
+    )
 
 
 @export("keras.layers")
@@ -164,6 +183,7 @@ class ThresholdedReLU(Layer):
     """x where it is above theta, else 0 (Keras 2; today `ReLU(threshold=theta)`)."""
 
     built_at_once = True
+    keeps_shape = True
 
     def __init__(self, theta: float = 1.0, **kwargs: Any) -> None:
         keras2.note("`ThresholdedReLU`", "`ReLU(threshold=)`")

@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import activations, config, constraints, initializers, regularizers
+from ganglion import (
+    activations,
+    config,
+    constraints,
+    initializers,
+    ops,
+    regularizers,
+    tree,
+)
 from ganglion.layers.base import InputSpec, Layer
 from ganglion.ops.windows import spread
 from ganglion.serialization import with_defaults
@@ -20,29 +28,17 @@ _RESOLVE: dict[str, Callable[[Any], Any]] = {
     "initializer": initializers.get,
     "regularizer": regularizers.get,
     "constraint": constraints.get,
-    "data_format": lambda value: channels_last(value),
+    "data_format": config.data_format_of,
 }
 _POSITIVE = (
     "units", "filters", "depth_multiplier", "input_dim", "output_dim", "height",
     "width", "num_heads", "key_dim", "head_dim", "num_query_heads",
     "num_key_value_heads",
 )  # fmt: skip
-_PER_AXIS = ("kernel_size", "strides", "dilation_rate", "pool_size")
-_NO_LORA = "low-rank adaptation and quantization are left out; leave it at None."
+_PER_AXIS = ("kernel_size", "strides", "dilation_rate", "pool_size", "output_size")
 _UNSUPPORTED = {  # and what to do instead
-    "lora_rank": _NO_LORA,
-    "lora_alpha": _NO_LORA,
-    "quantization_config": _NO_LORA,
-    "gptq_unpacked_column_size": _NO_LORA,
-    "flash_attention": "leave it out, the compiler chooses how attention is computed.",
-    "renorm": "use plain batch statistics.",
-    "synchronized": "use plain batch statistics.",
-    "renorm_clipping": "it belongs to `renorm`.",
-    "rms_scaling": "use RMSNormalization.",
     "sparse": "arrays are dense.",
     "ragged": "arrays are dense.",
-    "input_tensor": "give a `shape`.",
-    "optional": "every input of a model is needed.",
 }
 _BASE_ARGUMENTS = (
     "self", "__class__", "kwargs", "activity_regularizer", "name", "weights"
@@ -93,6 +89,14 @@ class SpatialLayer(Layer):
         super().__init__(**kwargs)
         self.input_spec = InputSpec(ndim=self.rank + 2)
 
+    @property
+    def _channel_axis(self) -> int:
+        return channel_axis(self.data_format)
+
+    @property
+    def _spatial_axes(self) -> tuple[int, ...]:
+        return spatial_axes(self.data_format, self.rank)
+
 
 def weight(
     layer: Layer,
@@ -100,6 +104,7 @@ def weight(
     shape: Iterable[int],
     settings: str | None = None,
     initializer: Any = None,
+    autocast: bool = True,
 ) -> Variable:
     """Make a trainable weight from the layer's ``<settings>_initializer`` and so on."""
     settings = settings or name
@@ -108,6 +113,7 @@ def weight(
         initializer=initializer or getattr(layer, f"{settings}_initializer"),
         regularizer=getattr(layer, f"{settings}_regularizer"),
         constraint=getattr(layer, f"{settings}_constraint"),
+        autocast=autocast,
         name=name,
     )
 
@@ -121,18 +127,33 @@ def refuse(layer: Layer, name: str, value: Any) -> None:
         )
 
 
+class NotAnIntegerError(TypeError, ValueError):
+    """A value that is no whole number: Keras raises the one or the other."""
+
+
 def positive(value: Any, name: str) -> int:
     """Return a whole number of at least one."""
     is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not is_whole or value < 1:
-        raise ValueError(f"`{name}` must be a positive whole number, got {value!r}.")
+    if not is_whole:
+        raise NotAnIntegerError(
+            f"Invalid value for argument `{name}`. Expected an integer value for "
+            f"`{name}`: `{name}` must be a positive integer, got {value!r}."
+        )
+    if value < 1:
+        raise ValueError(
+            f"Invalid value for argument `{name}`. Expected a strictly positive value. "
+            f"Received {name}={value}. `{name}` must be a positive integer."
+        )
     return int(value)
 
 
 def share(value: Any, name: str) -> float:
     """Return a number between 0 and 1."""
     if not isinstance(value, (int, float, np.number)) or not 0 <= value <= 1:
-        raise ValueError(f"`{name}` must be a number between 0 and 1, got {value!r}.")
+        raise ValueError(
+            f"Invalid value received for argument `{name}`. Expected a float value "
+            f"between 0 and 1. Received: {name}={value!r}"
+        )
     return value  # type: ignore[return-value]
 
 
@@ -141,9 +162,13 @@ def sizes(value: Any, rank: int, name: str) -> tuple[int, ...]:
     try:
         return spread(value, rank, name)
     except (TypeError, ValueError):
+        each = value if isinstance(value, (list, tuple)) else (value,)
+        wrong = {n for n in each if isinstance(n, int) and n < 1}
+        values = f", including values {wrong} that do not satisfy `value > 0`"
         raise ValueError(
-            f"`{name}` must be one positive whole number or {rank} of them, got "
-            f"{value!r}."
+            f"The `{name}` argument must be a tuple of {rank} integers. Received "
+            f"{name}={value!r}{values if wrong else ''}. One positive whole number "
+            "holds for all axes."
         ) from None
 
 
@@ -177,7 +202,10 @@ def choice(value: Any, name: str, choices: tuple[str, ...]) -> str:
     if isinstance(value, str) and value.lower() in choices:
         return value.lower()
     known = ", ".join(repr(word) for word in choices)
-    raise ValueError(f"Unknown `{name}` {value!r}: use one of {known}.")
+    raise ValueError(
+        f"Invalid value for argument {name}. Expected one of {{{known}}}. Received: "
+        f"{name}={value}"
+    )
 
 
 def padding_of(value: Any, *more: str) -> str:
@@ -190,21 +218,39 @@ def padding_of(value: Any, *more: str) -> str:
     return choice(value, "padding", ("valid", "same", *more))
 
 
+def channel_axis(data_format: str) -> int:
+    """Return the axis of the channels: the last, or the first behind the batch."""
+    return 1 if data_format == "channels_first" else -1
+
+
+def spatial_axes(data_format: str, rank: int) -> tuple[int, ...]:
+    """Return the axes between batch and channels, or behind both."""
+    start = 2 if data_format == "channels_first" else 1
+    return tuple(range(start, start + rank))
+
+
+def along_channels(weight: Any, data_format: str, rank: int) -> Any:
+    """Return a weight per channel in the shape that meets images of a layout."""
+    if data_format == "channels_last":
+        return weight
+    return ops.reshape(weight, (weight.shape[0], *[1] * rank))
+
+
 def channels_last(data_format: str | None) -> str:
-    """Return the one supported layout of images; refuse the other."""
-    if data_format in (None, "channels_last"):
-        return config.image_data_format()
-    if data_format != "channels_first":
-        return choice(data_format, "data_format", ("channels_last",))
+    """Return the layout of a layer that knows one only; refuse the other."""
+    layout = config.data_format_of(data_format)
+    if layout == "channels_last":
+        return layout
     raise ValueError(
-        "data_format='channels_first' is not supported: put the channels on the last "
-        "axis, for example with np.moveaxis(images, 1, -1), and use 'channels_last'."
+        "data_format='channels_first' is not supported here: put the channels on the "
+        "last axis, for example with np.moveaxis(images, 1, -1), and use "
+        "'channels_last'."
     )
 
 
 def known_size(layer: Layer, shape: tuple[int | None, ...], axis: int) -> int:
     """Return the size of an axis that a layer's weights depend on."""
-    if not isinstance(shape, tuple):
+    if not tree.is_shape(shape):
         raise ValueError(
             f'Layer "{layer.name}" takes one input, but got several: {shape}. Join '
             "them by a Concatenate or Add layer."
@@ -217,7 +263,8 @@ def known_size(layer: Layer, shape: tuple[int | None, ...], axis: int) -> int:
     size = shape[axis]
     if size is None:
         raise ValueError(
-            f'Layer "{layer.name}" needs to know the size of axis {axis} of its input, '
-            f"but the input has shape {shape}: give that size in `Input(shape)`."
+            f'Layer "{layer.name}": axis {axis} of the input tensor should have a '
+            "defined dimension but the layer received an input with shape "
+            f"{shape}: give that size in `Input(shape)`."
         )
     return size

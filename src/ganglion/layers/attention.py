@@ -129,13 +129,22 @@ class Attention(Layer):
         return (*input_shape[0][:-1], input_shape[1][-1])
 
     def _check_inputs(self, inputs: Any, mask: Any = None) -> None:
-        lists = {"inputs": inputs} if mask is None else {"inputs": inputs, "mask": mask}
-        for name, values in lists.items():
-            if not isinstance(values, list) or len(values) not in (2, 3):
-                kind = type(self).__name__
+        kind = type(self).__name__
+        way = f"{kind}()([query, value]) or {kind}()([query, value, key])"
+        if not isinstance(inputs, list):
+            raise ValueError(
+                f"{kind} layer must be called on a list of inputs: {way}, got "
+                f"{_in_short(inputs)}."
+            )
+        if mask is not None and not isinstance(mask, list):
+            raise ValueError(
+                f"{kind} layer mask must be a list, [query_mask, value_mask], got "
+                f"{_in_short(mask)}."
+            )
+        for name, values in (("inputs", inputs), ("mask", mask)):
+            if values is not None and len(values) not in (2, 3):
                 raise ValueError(
-                    f'Layer "{self.name}": `{name}` must be a list of 2 or 3, '
-                    f"{kind}()([query, value]) or {kind}()([query, value, key]), got "
+                    f"{kind} layer accepts {name} list of length 2 or 3: {way}, got "
                     f"{_in_short(values)}."
                 )
 

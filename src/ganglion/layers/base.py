@@ -7,15 +7,36 @@ Weights are those made by `add_weight` or held in attributes, as sub-layers are 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-import numpy as np
-
-from ganglion import initializers, keras2, ops, regularizers, symbolic, tree
+from ganglion import (
+    dtype_policies,
+    initializers,
+    keras2,
+    ops,
+    regularizers,
+    symbolic,
+    tensors,
+    tree,
+)
 from ganglion.compiler.ir import origin
-from ganglion.compiler.ir.graph import ShapeError, Value
+from ganglion.compiler.ir.graph import Value, call_function
+from ganglion.compiler.ir.shaping import is_float
 from ganglion.constraints import get as get_constraint
+from ganglion.dtype_policies import DTypePolicyMap
+from ganglion.dtypes import DTypePolicy, is_float_dtype, standardize_dtype
+from ganglion.layers import tensorflow_graph
+from ganglion.layers.call_arguments import (
+    check_first,
+    check_others,
+    lifted,
+    masked_as,
+    resolve_context,
+    resolve_training,
+    training_by_name,
+)
 from ganglion.layers.construction import (
     OldShape,
     ShapesByName,
@@ -27,11 +48,12 @@ from ganglion.layers.construction import (
     checked_name,
     checked_trainable,
     counting,
-    dtype_name,
     input_hint_from,
     is_ours,
+    is_own,
     kept_value,
     name_first,
+    outputs_by_shape,
     refuse_unknown,
     shapes_to_build,
     tensors_of,
@@ -39,69 +61,35 @@ from ganglion.layers.construction import (
     translating,
     unwrapped,
 )
-from ganglion.layers.mask_passing import call_signature, fill_masks, pass_mask_on
+from ganglion.layers.input_spec import InputSpec as InputSpec
+from ganglion.layers.input_spec import check_inputs
+from ganglion.layers.mask_passing import fill_masks, pass_mask_on
 from ganglion.layers.tracking import Tracker, WeightHolder
-from ganglion.masks import get_keras_mask, set_keras_mask
+from ganglion.metrics.base import Mean
 from ganglion.ops.dispatch import concrete
-from ganglion.serialization import deserialize_keras_object
+from ganglion.serialization import arguments_from, passed
 from ganglion.symbolic import Call, KerasTensor
 from ganglion.system import forks
 from ganglion.variables import (
     Scope,
+    StatelessScope,
     Variable,
+    autocast_dtype,
     current_scope,
     read,
     snake_case,
     suspended,
     unique_name,
 )
+from ganglion.variables import autocast as autocasting
 
 _building = threading.RLock()
-
-
-class InputSpec:
-    """What a layer accepts: number of axes and fixed sizes."""
-
-    def __init__(
-        self,
-        dtype: Any = None,
-        shape: Any = None,
-        ndim: int | None = None,
-        max_ndim: int | None = None,
-        min_ndim: int | None = None,
-        axes: dict[int, int] | None = None,
-        allow_last_axis_squeeze: bool = False,
-        name: str | None = None,
-        optional: bool = False,
-    ) -> None:
-        self.dtype, self.shape, self.name, self.optional = dtype, shape, name, optional
-        self.ndim = len(shape) if shape is not None else ndim
-        self.max_ndim, self.min_ndim, self.axes = max_ndim, min_ndim, dict(axes or {})
-        self.allow_last_axis_squeeze = allow_last_axis_squeeze
-
-    def refusal(self, shape: tuple[int | None, ...]) -> str | None:
-        """Say in words why a shape does not fit, None if it does."""
-        if self.ndim is not None and len(shape) != self.ndim:
-            return f"expected {self.ndim} axes"
-        if self.min_ndim is not None and len(shape) < self.min_ndim:
-            return f"expected at least {self.min_ndim} axes"
-        if self.max_ndim is not None and len(shape) > self.max_ndim:
-            return f"expected at most {self.max_ndim} axes"
-        for axis, size in self._sizes().items():
-            if not -len(shape) <= axis < len(shape):
-                return f"expected an axis {axis}"
-            if shape[axis] not in (size, None):
-                return f"expected axis {axis} to have size {size}"
-        return None
-
-    def _sizes(self) -> dict[int, int]:
-        sizes = enumerate(self.shape if self.shape is not None else ())
-        return {axis: size for axis, size in sizes if size is not None} | self.axes
 
 
 class Layer(WeightHolder):
     """Base class of all layers.
 
+    >>> import numpy as np
     >>> import ganglion as keras
     >>> class Scale(keras.layers.Layer):
     ...     def build(self, input_shape):
@@ -112,11 +100,19 @@ class Layer(WeightHolder):
     array([[1., 1.]], dtype=float32)
     """
 
+    # TensorFlow's AutoGraph leaves alone what has this: a layer is a node of its graph.
+    autograph_info__: dict[str, Any] = {}  # noqa: RUF012
+
     created: origin.Origin
     _init_values: dict[str, Any]
     _building = False
     _warned_of_mask = False
-    active_unless_told = False  # in training mode when called by itself on arrays
+    _path: str | None = None
+    _was_called = False
+    _call_context_args: frozenset[str] = frozenset({"training"})
+    takes_python_numbers = False  # a call on lists of numbers is no mistake
+    keeps_shape = False  # the output has the shape of the one input
+    names_activity_regularizer = False  # in its configuration, even if there is none
     built_at_once = False  # needs no shape: built as soon as it is made, as in Keras
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -147,14 +143,15 @@ class Layer(WeightHolder):
     ) -> None:
         self.name = checked_name(name) or unique_name(snake_case(type(self).__name__))
         self.activity_regularizer = regularizers.get(activity_regularizer)
-        self.dtype = dtype_name(dtype)
+        self._dtype_policy = dtype_policies.get(dtype)
         self.autocast = autocast
-        self.built = self.built_at_once and type(self).build is Layer.build
+        self.built = self._needs_no_build()
         self.input_spec: InputSpec | list[InputSpec] | None = None
         self.supports_masking = type(self).compute_mask is not Layer.compute_mask
         self.input_hint = input_hint_from(kwargs)
         self._initial_weights = kwargs.pop("weights", None)
         self._losses: list[Any] = []  # of the last call on arrays
+        self._loss_functions: list[Callable[[], Any]] = []
         self._trainable = checked_trainable(trainable)
         self._calls: list[Call] = []
         self._build_shape: Any = None
@@ -163,13 +160,17 @@ class Layer(WeightHolder):
 
     # ---- what subclasses write -------------------------------------------------
 
+    def _needs_no_build(self) -> bool:
+        return self.built_at_once and type(self).build is Layer.build
+
     def build(self, input_shape: Any) -> None:
         """Make the weights; called once, with the shape of the first input."""
+        self._path = self._path or self.name
         self.built = True
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the outputs, in ops."""
-        raise NotImplementedError(f"{type(self).__name__} does not define `call`.")
+        raise self._not_implemented("call")
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         """Return the mask of the outputs, from that of the inputs.
@@ -177,6 +178,12 @@ class Layer(WeightHolder):
         It is asked for where `supports_masking` is set: here, or by writing this.
         """
         return previous_mask
+
+    def _not_implemented(self, method: str) -> NotImplementedError:
+        return NotImplementedError(
+            f"Layer {type(self).__name__} does not have a `{method}` method "
+            "implemented."
+        )
 
     @name_first
     def add_weight(
@@ -193,16 +200,17 @@ class Layer(WeightHolder):
         name: str | None = None,
     ) -> Variable:
         """Make a variable that belongs to this layer."""
-        kind = np.dtype(dtype or self.dtype)
+        kind = standardize_dtype(dtype or self.variable_dtype)
         if initializer is None:
-            initializer = "glorot_uniform" if kind.kind == "f" else "zeros"
+            initializer = "glorot_uniform" if is_float_dtype(kind) else "zeros"
         sizes = (int(shape),) if isinstance(shape, int) else tuple(shape or ())
         with self._name_scope():
             variable = Variable(
                 initializers.get(initializer),
                 shape=sizes,
-                dtype=kind.name,
+                dtype=kind,
                 trainable=trainable,
+                autocast=autocast,
                 name=name,
             )
         variable.regularizer = regularizers.get(regularizer)
@@ -211,49 +219,176 @@ class Layer(WeightHolder):
         self._track(variable)
         return variable
 
+    def add_variable(
+        self,
+        shape: Any,
+        initializer: Any,
+        dtype: Any = None,
+        trainable: bool = True,
+        autocast: bool = True,
+        regularizer: Any = None,
+        constraint: Any = None,
+        name: str | None = None,
+    ) -> Variable:
+        """Make a variable that belongs to this layer; `add_weight` by another name."""
+        return self.add_weight(**passed(locals()))
+
     def _name_scope(self) -> AbstractContextManager[None]:
         """Return a block whose variables belong to this layer, as in `build`."""
         is_inside = f"/{origin.layer_path()}".endswith(f"/{self.name}")
-        return nullcontext() if is_inside else origin.inside(self.name, self.created)
+        if is_inside:
+            return nullcontext()
+        is_outermost = not origin.layer_path() and self._path
+        name = self._path if is_outermost else None  # built inside of another
+        return origin.inside(name or self.name, self.created)
 
     def add_loss(self, loss: Any) -> None:
-        """Add to the loss that training minimises; call it inside of `call`."""
-        scope = current_scope()
-        if scope is None:
-            raise RuntimeError(
-                "`add_loss` works inside of `call` only: call it there, or give a "
-                "model a Keras tensor by `model.add_loss`."
-            )
-        for term in loss if isinstance(loss, (list, tuple)) else [loss]:
-            scope.add_loss(self, read(term))
+        """Add to the loss that training minimises, usually inside of `call`.
 
-    def add_metric(self, *args: Any, **kwargs: Any) -> None:
-        """Refuse: metrics are given to `compile`, as in Keras 3."""
-        raise NotImplementedError(
-            "`add_metric` is gone, from Keras too: make the value an output of the "
-            "model and give `compile(metrics=...)` a function of it."
-        )
+        A function without arguments is asked for its loss at every step, as in Keras 2.
+        """
+        scope = current_scope()
+        for term in loss if isinstance(loss, (list, tuple)) else [loss]:
+            if callable(term):
+                self._loss_functions.append(term)
+            elif scope is not None:
+                scope.add_loss(self, read(term))
+            else:
+                self._losses.append(ops.convert_to_tensor(term))
+
+    def _register_call_context_args(self, *names: str) -> None:
+        """Let calls take these arguments, and pass them on to the layers below.
+
+        As `training`, they reach all layers that registered them and take them.
+        """
+        if self._was_called:
+            raise RuntimeError(
+                "Cannot add call-context args after the layer has been called."
+            )
+        self._call_context_args = self._call_context_args | set(names)
+
+    def _build_at_init(self) -> None:
+        """Count as built: all variables are made in `__init__`."""
+        self._path = self._path or self.name
+        if type(self).build is Layer.build:
+            self.built = True
+
+    def rematerialized_call(self, layer_call: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return the call as it is: the compiler decides what is computed again."""
+        return layer_call
+
+    def zero_grad(self) -> None:
+        """Forget the gradients that `loss.backward()` found, as in PyTorch."""
+        call_function("zero_grad", self.trainable_variables)
+
+    def add_metric(
+        self, value: Any, name: str | None = None, aggregation: str | None = None
+    ) -> None:
+        """Report the mean of a value, as Keras 2 did; call it inside of `call`.
+
+        Keras 3 has metrics in attributes instead: `self.metric.update_state(value)`.
+        """
+        new = "a metric in an attribute and its `update_state`"
+        keras2.note("`add_metric`", new, changes_defaults=False)
+        if aggregation not in (None, "mean"):
+            raise ValueError(f"`aggregation` is 'mean' or None, not {aggregation!r}.")
+        if name is None:
+            raise ValueError("`add_metric` needs a `name` for what is reported.")
+        known = {metric.name: metric for metric in self._tracker.metrics}
+        if name not in known:
+            with suspended():
+                known[name] = self._tracker.track(Mean(name=name))
+        known[name].update_state(value)
+
+    def stateless_call(
+        self,
+        trainable_variables: Sequence[Any],
+        non_trainable_variables: Sequence[Any],
+        *args: Any,
+        return_losses: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """Call with other values of the variables, and change none of them.
+
+        Return the outputs, the new values of those that are not trained, and the losses
+        if asked for.
+        """
+        if not self.built:
+            raise ValueError(
+                f'`stateless_call`: the layer "{self.name}" has no variables yet: '
+                "call it on data first."
+            )
+        trained, fixed = self.trainable_variables, self.non_trainable_variables
+        for name, own, values in (
+            ("trainable_variables", trained, trainable_variables),
+            ("non_trainable_variables", fixed, non_trainable_variables),
+        ):
+            if len(own) != len(values):
+                raise ValueError(
+                    f"`{name}` must have a value for each of the {len(own)} variables "
+                    f'of "{self.name}", in their order, got {len(values)}.'
+                )
+        mapping = [
+            *zip(trained, trainable_variables, strict=True),
+            *zip(fixed, non_trainable_variables, strict=True),
+        ]
+        with StatelessScope(mapping, collect_losses=return_losses) as scope:
+            outputs = self(*args, **kwargs)
+            losses = self.losses if return_losses else []
+        new = scope.current_values(fixed)
+        return (outputs, new, losses) if return_losses else (outputs, new)
 
     # ---- calling ---------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call on Keras tensors, inside of a trace, or on arrays."""
+        if "_calls" not in vars(self):
+            raise RuntimeError(
+                f"{type(self).__name__} did not call `super().__init__()`: make it the "
+                "first line of its `__init__`."
+            )
+        if not self.takes_python_numbers:
+            check_first(self, args)
+        if len(args) > 1:
+            args, kwargs = training_by_name(self, args, kwargs)
+            check_others(args)
         if symbolic.any_symbolic(args, kwargs):
             return self._call_symbolic(args, kwargs)
-        if current_scope() is None:
-            return self._call_on_arrays(args, kwargs)
-        return self._call_traced(args, kwargs)
+        if current_scope() is not None:
+            return self._call_traced(args, kwargs)
+        if tensorflow_graph.is_in_graph(args, kwargs):
+            return tensorflow_graph.add_to_graph(
+                self, self.compute_output_spec, args, kwargs
+            )
+        return self._call_on_arrays(args, kwargs)
+
+    def symbolic_call(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the Keras tensors that a call on some gives, and remember the call."""
+        return self._call_symbolic(args, kwargs)
 
     def _call_symbolic(self, args: Any, kwargs: dict[str, Any]) -> Any:
         call = Call(self, args, kwargs)
         with suspended():
             self._build_for(args, kwargs)
-            outputs = call.bind(self._infer(args, kwargs))
+            if is_own(self, "compute_output_spec"):
+                outputs = call.bind(self.compute_output_spec(*args, **kwargs))
+            else:
+                outputs = call.bind(self._outputs_for(args, kwargs))
             if self.supports_masking:
                 first, mask = fill_masks(self, args, dict(kwargs))
                 pass_mask_on(self, first, outputs, mask)
         self._calls.append(call)
         return outputs
+
+    def _outputs_for(self, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Return the outputs by the class's own rule of shapes, else by tracing."""
+        if not is_own(self, "compute_output_shape"):
+            return self._infer(args, kwargs)
+        if type(self).build is Layer.build and not all(
+            layer.built for layer in self._layers_below()
+        ):
+            self._infer(args, kwargs)  # builds the layers below
+        return outputs_by_shape(self, args, kwargs)
 
     def _infer(self, args: Any, kwargs: dict[str, Any]) -> Any:
         """Return the Keras tensors that a call on some would give."""
@@ -263,6 +398,8 @@ class Layer(WeightHolder):
         return self._call_traced(args, kwargs)
 
     def _call_on_arrays(self, args: Any, kwargs: dict[str, Any]) -> Any:
+        if kwargs.get("training") is not False:
+            tensors.expect_backward()
         for layer in self._flatten_layers():
             layer._losses = []
         with Scope(bool(kwargs.get("training")), concrete=True) as scope:
@@ -277,22 +414,23 @@ class Layer(WeightHolder):
     def _call_traced(self, args: Any, kwargs: dict[str, Any]) -> Any:
         scope = current_scope()
         assert scope is not None
+        self._was_called = True
         scope.count_call(self.name)
-        args, kwargs = tree.map_leaves(_lift, args), tree.map_leaves(_lift, kwargs)
+        if scope.depth == 0 and scope.losses:  # as in Keras, a new call begins anew
+            scope.drop_losses(self._flatten_layers())
+        args, kwargs = tree.map_leaves(lifted, args), tree.map_leaves(lifted, kwargs)
         if self.autocast:
             args = tree.map_leaves(self._cast_float, args)
         self._build_for(args, kwargs)
-        before = scope.training, scope.told
-        if isinstance(kwargs.get("training"), (bool, int)):
-            scope.training, scope.told = bool(kwargs["training"]), True
-        elif "training" in call_signature(self).parameters:
-            unless_told = self.active_unless_told and not scope.told
-            kwargs["training"] = scope.training or unless_told
-        if "training" not in call_signature(self).parameters:
-            kwargs.pop("training", None)  # it applies to the layers below
+        before = scope.training, scope.told, scope.context
+        resolve_training(self, kwargs, scope)
+        resolve_context(self, kwargs, scope)
         first, mask = fill_masks(self, args, kwargs)
+        scope.depth += 1
+        if not keras2.active():  # where layers may come to be in `call`
+            self._tracker.lock()
         try:
-            with origin.inside(self.name, self.created):
+            with origin.inside(self.name, self.created), self._autocasting():
                 outputs = self.call(*args, **kwargs)
                 if self.activity_regularizer is not None:
                     for output in tree.flatten(outputs):
@@ -301,14 +439,25 @@ class Layer(WeightHolder):
                         scope.add_loss(self, read(loss / max(output.shape[0], 1)))
                 pass_mask_on(self, first, outputs, mask)
         finally:
-            scope.training, scope.told = before
+            self._tracker.unlock()
+            scope.depth -= 1
+            scope.training, scope.told, scope.context = before
         return outputs
 
     def _cast_float(self, leaf: Any) -> Any:
-        is_float = isinstance(leaf, Value) and leaf.dtype.kind == "f"
-        if not is_float or leaf.dtype == self.dtype:
+        if not isinstance(leaf, Value) or not is_float(leaf.dtype):
             return leaf
-        return _masked_as(leaf, ops.cast(leaf, self.dtype))
+        dtype = self.input_dtype
+        return leaf if leaf.dtype == dtype else masked_as(leaf, ops.cast(leaf, dtype))
+
+    def _autocasting(self) -> AbstractContextManager[None]:
+        """Return a block in which variables are read as this layer computes."""
+        compute, outside = self.compute_dtype, autocast_dtype()
+        if outside is not None:
+            # A layer that does not cast, or has no floats, must not get cast ones.
+            floats = self.autocast and is_float_dtype(compute)
+            return autocasting(compute if floats else None)
+        return autocasting(compute if compute != self.variable_dtype else None)
 
     # ---- building --------------------------------------------------------------
 
@@ -333,9 +482,13 @@ class Layer(WeightHolder):
         return self.built and (self._build_shape is not None or not self.built_at_once)
 
     def _build_once(self, shapes: Any) -> None:
+        if self._needs_no_build():
+            self._build_shape = shapes
+            return
         self._building = True
         try:
             with suspended(), origin.inside(self.name, self.created):
+                self._path = origin.layer_path()
                 if isinstance(shapes, ShapesByName):
                     self.build(**shapes)
                 else:
@@ -365,7 +518,7 @@ class Layer(WeightHolder):
 
     def get_build_config(self) -> dict[str, Any] | None:
         """Return what `build` was called with."""
-        if self._build_shape is None:
+        if self._build_shape is None or self._needs_no_build():
             return None
         if not isinstance(self._build_shape, ShapesByName):
             return {"input_shape": self._build_shape}
@@ -385,8 +538,30 @@ class Layer(WeightHolder):
 
     def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Return the output shape for an input shape (None: any size)."""
-        inputs = tensors_of(args[0] if args else next(iter(kwargs.values())))
-        outputs = self.compute_output_spec(inputs)
+        input_shape = args[0] if args else next(iter(kwargs.values()))
+        if type(self).call is Layer.call:
+            raise self._not_implemented("compute_output_shape")
+        if not is_own(self, "call"):
+            known = self._shape_rule(input_shape)
+            if known is not None:
+                return known
+        before = self.built, self._build_shape
+        shapes = self._traced_shapes(tensors_of(input_shape))
+        if is_ours(type(self)) and not self.weights:  # nothing was made by asking
+            self.built, self._build_shape = before
+        return shapes
+
+    def _shape_rule(self, input_shape: Any) -> Any:
+        """Return the output shape where it follows without weights, else None."""
+        return tuple(input_shape) if self.keeps_shape else None
+
+    def _traced_shapes(self, inputs: Any) -> Any:
+        if is_own(self, "compute_output_shape"):  # it asks by `super()`
+            with suspended():
+                self._build_for((inputs,), {})
+                outputs = self._infer((inputs,), {})
+        else:
+            outputs = self.compute_output_spec(inputs)
         shapes = [output.shape for output in tree.flatten(outputs)]
         return shapes[0] if isinstance(outputs, KerasTensor) else shapes
 
@@ -394,7 +569,7 @@ class Layer(WeightHolder):
         """Return the outputs as Keras tensors without recording a call."""
         with suspended():
             self._build_for(args, kwargs)
-            return self._infer(args, kwargs)
+            return self._outputs_for(args, kwargs)
 
     # ---- where it was called -----------------------------------------------------
 
@@ -427,17 +602,109 @@ class Layer(WeightHolder):
             )
         return self._calls[0]
 
+    @property
+    def path(self) -> str | None:
+        """The names of the layers around this one and its own; None until it is built.
+
+        >>> layer = Layer(name="scale")
+        >>> layer.build((None, 2))
+        >>> layer.path
+        'scale'
+        """
+        return self._path
+
     # ---- configuration -----------------------------------------------------------
+
+    @property
+    def dtype_policy(self) -> DTypePolicy:
+        """What the layer computes in, and the type of its weights."""
+        return self._dtype_policy
+
+    @dtype_policy.setter
+    def dtype_policy(self, value: Any) -> None:
+        policy = dtype_policies.get(value)
+        policies = self._dtype_policy
+        if isinstance(policies, DTypePolicyMap) and self.path:
+            if self.path in policies:
+                del policies[self.path]
+            policies[self.path] = policy
+        else:
+            self._dtype_policy = policy
+        is_quantized = getattr(self, "_is_quantized", False)
+        if policy.quantization_mode is None or not self.built or is_quantized:
+            return
+        if policy.quantization_mode in ("gptq", "awq"):
+            name = policy.quantization_mode.upper()
+            raise ValueError(
+                f"Implicitly enabling {name} quantization by setting `dtype_policy` to "
+                f"'{policy.name}' is not supported: it needs data to be calibrated by. "
+                f"Call `.quantize('{policy.quantization_mode}', config={name}Config(..."
+                "))` instead."
+            )
+        self.quantize(policy.quantization_mode)
+
+    def _own_policy(self) -> DTypePolicy:
+        policy = self._dtype_policy
+        if isinstance(policy, DTypePolicyMap) and self.path:
+            return policy[self.path]
+        return policy
+
+    def quantize(
+        self, mode: Any = None, type_check: bool = True, config: Any = None
+    ) -> None:
+        """Refuse: layers that can be quantized have a method of their own."""
+        raise self._not_implemented("quantize")
+
+    def quantized_build(self, input_shape: Any, mode: str) -> None:
+        """Refuse: layers that can be quantized have a method of their own."""
+        raise self._not_implemented("quantized_build")
+
+    def quantized_call(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuse: layers that can be quantized have a method of their own."""
+        raise self._not_implemented("quantized_call")
+
+    def _check_quantize_args(self, mode: str) -> None:
+        if not self.built:
+            raise ValueError(
+                f"Cannot quantize a layer that isn't yet built. Layer '{self.name}' "
+                f"(of type '{type(self).__name__}') is not built yet."
+            )
+        if getattr(self, "_is_quantized", False):
+            raise ValueError(
+                f"Layer '{self.name}' is already quantized with "
+                f"dtype_policy='{self.dtype_policy.name}'. Received: mode={mode}"
+            )
+        if mode == "int8" and self.compute_dtype == "float16":
+            raise ValueError(
+                f"Quantization mode='{mode}' doesn't work well with "
+                "compute_dtype='float16'. Consider another dtype policy such as "
+                "'mixed_bfloat16' before calling `quantize()`."
+            )
+
+    @property
+    def dtype(self) -> str:
+        """The type of the layer's weights."""
+        return self.variable_dtype
 
     @property
     def compute_dtype(self) -> str:
         """The type the layer computes in."""
-        return self.dtype
+        return self._own_policy().compute_dtype
 
     @property
     def variable_dtype(self) -> str:
         """The type of the layer's weights."""
-        return self.dtype
+        return self._own_policy().variable_dtype
+
+    @property
+    def input_dtype(self) -> str:
+        """The type that inputs of floats are cast to."""
+        return self.compute_dtype
+
+    @property
+    def quantization_mode(self) -> str | None:
+        """How the weights are quantized, None if they are not."""
+        return self._own_policy().quantization_mode
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an equal layer, read off `__init__`.
@@ -446,25 +713,23 @@ class Layer(WeightHolder):
         class above, without its own: it adds them itself.
         """
         config: dict[str, Any] = {"name": self.name, "trainable": self.trainable}
-        config["dtype"] = {
-            "module": "keras",
-            "class_name": "DTypePolicy",
-            "config": {"name": self.dtype},
-            "registered_name": None,
-        }
+        config["dtype"] = dtype_policies.serialize(self.dtype_policy)
         for name, value in arguments_of(self).items():
             if name not in config:
                 config[name] = as_plain_data(kept_value(self, name, value))
-        if config.get("activity_regularizer", 0) is None:
+        if self.names_activity_regularizer:
+            config.setdefault("activity_regularizer", None)
+        elif config.get("activity_regularizer", 0) is None:
             del config["activity_regularizer"]
         return config
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
         """Make a layer from its configuration."""
-        arguments = {
-            key: deserialize_keras_object(value) for key, value in config.items()
-        }
+        arguments = arguments_from(config)
+        policy = arguments.get("dtype")
+        if type(policy) is DTypePolicy and policy.quantization_mode is None:
+            arguments["dtype"] = policy.name  # as in Keras, floats are a plain name
         try:
             return cls(**arguments)
         except TypeError as error:
@@ -487,48 +752,3 @@ def activated(layer: Any, outputs: Any) -> Any:
     `layer.activation = None` is how scripts look at what a layer gives before it.
     """
     return outputs if layer.activation is None else layer.activation(outputs)
-
-
-def _lift(leaf: Any) -> Any:
-    """Turn arrays of numbers and variables among the arguments into values."""
-    if not isinstance(leaf, (np.ndarray, Variable)):
-        return leaf
-    if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "OSUT":
-        return leaf  # texts, for layers that run on the host
-    return _masked_as(leaf, read(leaf))
-
-
-def _masked_as(before: Any, value: Value) -> Value:
-    mask = get_keras_mask(before)
-    if mask is not None:
-        set_keras_mask(value, read(mask))
-    return value
-
-
-def check_inputs(specs: Any, inputs: Any, name: str, created: origin.Origin) -> None:
-    """Refuse inputs that the specs of the layer of this name do not allow."""
-    expected = [specs] if isinstance(specs, InputSpec) else list(specs)
-    values = [x for x in tree.flatten(inputs) if hasattr(x, "shape")]
-    where = f" ({created})" if created.file else ""
-    if len(values) != len(expected):
-        way = "Join several into one by a Concatenate or Add layer."
-        raise ValueError(
-            f'Layer "{name}" takes {len(expected)} input(s), but got {len(values)}'
-            f"{where}."
-            f"{f' {way}' if len(expected) == 1 else ''}"
-        )
-    for number, (spec, value) in enumerate(zip(expected, values, strict=True)):
-        shape = tuple(value.shape)
-        if spec.allow_last_axis_squeeze and len(shape) == (spec.ndim or 0) + 1:
-            shape = shape[:-1] if shape[-1] == 1 else shape
-        refusal = spec.refusal(shape)
-        if refusal:
-            raise ShapeError(
-                f'Input {number} of layer "{name}" does not fit: {refusal}, '
-                f"but the input has shape {tuple(value.shape)}{where}."
-            )
-        if spec.dtype is not None and np.dtype(value.dtype) != np.dtype(spec.dtype):
-            raise ValueError(
-                f'Input {number} of layer "{name}" has the type {value.dtype}, but '
-                f"{spec.dtype} is expected{where}."
-            )

@@ -17,34 +17,10 @@ from ganglion.serialization import (
     serialize_keras_object,
 )
 from ganglion.symbolic import KerasTensor
-from ganglion.variables import suspended
+from ganglion.variables import current_scope, suspended
 
 # Arguments that Keras 2 accepted on every layer, to say the shape of the input.
 _INPUT_HINTS = ("input_shape", "batch_input_shape", "input_dim", "batch_size")
-
-
-def dtype_name(dtype: Any) -> str:
-    """Return the type's name, from a name, a NumPy type or a Keras policy."""
-    if dtype is None:
-        return config.floatx()
-    if isinstance(dtype, dict):
-        dtype = dtype.get("config", {}).get("name", config.floatx())
-    name = getattr(dtype, "name", dtype)
-    if name == config.MIXED:  # weights are float32; how to multiply is a global choice
-        return config.DTypePolicy(name).variable_dtype
-    try:
-        kind = np.dtype(name)
-    except TypeError:
-        kind = None
-    # Whole numbers are the type of an Input, not of weights. NumPy knows "bfloat16", as
-    # a kind of its own, as soon as another library has told it.
-    is_whole = kind is not None and kind.kind in "biu"
-    if kind is None or not (is_whole or kind.name in config.FLOAT_TYPES):
-        raise ValueError(
-            f"Type {name!r} is not supported; use one of "
-            f"{', '.join(config.FLOAT_TYPES)}."
-        )
-    return kind.name
 
 
 def checked_name(name: Any) -> str | None:
@@ -57,7 +33,9 @@ def checked_name(name: Any) -> str | None:
 def checked_trainable(trainable: Any) -> bool:
     """Return whether a layer learns; refuse what is neither True nor False."""
     if not isinstance(trainable, (bool, np.bool_)):
-        raise ValueError(f"`trainable` must be True or False, got {trainable!r}.")
+        raise ValueError(
+            f"Expected `trainable` to be a boolean, True or False, got {trainable!r}."
+        )
     return bool(trainable)
 
 
@@ -133,6 +111,10 @@ def as_plain_data(value: Any) -> Any:
     return plain
 
 
+class UnknownArgumentError(TypeError, ValueError):
+    """An argument that nothing knows: a TypeError in Python, a ValueError in Keras."""
+
+
 def refuse_unknown(cls: type, arguments: dict[str, Any]) -> None:
     """Refuse arguments that no constructor of a layer knows, with the nearest name."""
     known: dict[str, Any] = {}
@@ -140,8 +122,9 @@ def refuse_unknown(cls: type, arguments: dict[str, Any]) -> None:
         known |= inspect.signature(base.__init__).parameters  # type: ignore[misc]
     names = [name for name in known if name not in ("self", "args", "kwargs")]
     first, *_ = unknown = sorted(arguments)
-    raise TypeError(
-        f"{cls.__name__} does not know the argument(s) {', '.join(unknown)}. "
+    raise UnknownArgumentError(
+        f"Unrecognized keyword arguments passed to {cls.__name__}: "
+        f"{', '.join(unknown)}. "
         f"{config.closest(first, names)}"
     )
 
@@ -306,12 +289,15 @@ def counting(build: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(build)
     def counted(self: Any, *args: Any, **kwargs: Any) -> None:
+        if is_ours(type(self)):  # they know shapes as tuples
+            args = tuple(unwrapped(shape) for shape in args)
         if self._building:  # by `_build_once`, or this is `super().build(...)`
             build(self, *args, **kwargs)
             return
         self._building = True
         try:
             with suspended(), origin.inside(self.name, self.created):
+                self._path = origin.layer_path()
                 build(self, *args, **kwargs)
         finally:
             self._building = False
@@ -319,15 +305,17 @@ def counting(build: Callable[..., Any]) -> Callable[..., Any]:
         if len(build_names(type(self))) > 1:
             names = inspect.signature(build).bind(self, *args, **kwargs).arguments
             self._build_shape = ShapesByName(list(names.items())[1:])
-        elif len(args) == 1:
-            self._build_shape = unwrapped(args[0])
+        elif len(shapes := [*args, *kwargs.values()]) == 1:
+            self._build_shape = unwrapped(shapes[0])
+        else:
+            self._build_shape = ShapesByName([])  # of no shape, and so again
 
     return counted
 
 
-def build_names(cls: type) -> list[str]:
+def build_names(cls: type, method: str = "build") -> list[str]:
     """Return the names of the shapes that the `build` of a layer takes."""
-    parameters = list(inspect.signature(cls.build).parameters.values())[1:]  # type: ignore[attr-defined]
+    parameters = list(inspect.signature(getattr(cls, method)).parameters.values())[1:]
     rest = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return [parameter.name for parameter in parameters if parameter.kind not in rest]
 
@@ -339,17 +327,21 @@ class ShapesByName(dict[str, Any]):
         super().__init__({name: unwrapped(shape) for name, shape in shapes})
 
 
-def shapes_to_build(layer: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def shapes_to_build(
+    layer: Any, args: Any, kwargs: dict[str, Any], method: str = "build"
+) -> Any:
     """Return the shape of a call's first input, or of each that `build` asks for.
 
     A `build` with several parameters gets those of the arguments of `call`: one called
     `query_shape` is the shape of `query`.
     """
-    names = build_names(type(layer))
+    names = build_names(type(layer), method)
     if len(names) < 2:
         first = args[0] if args else next(iter(kwargs.values()), None)
         return unwrapped(tree.map_leaves(shape_of, first))
-    inputs = inspect.signature(layer.call).bind_partial(*args, **kwargs).arguments
+    signature = inspect.signature(layer.call)
+    _check_shape_names(layer, names, signature, method)
+    inputs = signature.bind_partial(*args, **kwargs).arguments
     shapes = [
         (f"{name}_shape", tree.map_leaves(shape_of, value))
         for name, value in inputs.items()
@@ -358,16 +350,67 @@ def shapes_to_build(layer: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     return ShapesByName(shapes)
 
 
+def _check_shape_names(
+    layer: Any, names: list[str], signature: inspect.Signature, method: str
+) -> None:
+    """Refuse shapes that are not named after arguments of `call`."""
+    known = signature.parameters
+    takes_any = any(
+        parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in known.values()
+    )
+    for name in names:
+        own = name.removesuffix("_shape")
+        if own == name:
+            reason = f"argument `{name}`, which does not end in `_shape`"
+        elif own not in known and not takes_any:
+            reason = f"`{name}`, but `call()` does not have argument `{own}`"
+        else:
+            continue
+        raise ValueError(
+            f"For a `{method}()` method with more than one argument, all arguments "
+            "should have a `_shape` suffix and match an argument from `call()`, as "
+            "`build(self, foo_shape, bar_shape)` matches `call(self, foo, bar)`. "
+            f'For layer "{layer.name}" of type {type(layer).__name__}, `{method}()` '
+            f"has {reason}."
+        )
+
+
+def is_own(layer: Any, method: str) -> bool:
+    """Return whether a class outside of Ganglion defines this method of a layer."""
+    kinds = type(layer).__mro__
+    definer = next(kind for kind in kinds if method in vars(kind))
+    return not definer.__module__.startswith("ganglion.")
+
+
+def outputs_by_shape(layer: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Return Keras tensors as the layer's own `compute_output_shape` has them."""
+    shapes = shapes_to_build(layer, args, kwargs, "compute_output_shape")
+    if isinstance(shapes, ShapesByName):
+        outputs = layer.compute_output_shape(**shapes)
+    else:
+        outputs = layer.compute_output_shape(shapes)
+    if not isinstance(outputs, (list, tuple, dict)):
+        raise ValueError(
+            f"`compute_output_shape` of {type(layer).__name__} must return a shape, or "
+            f"several in a list or a dictionary, got {outputs!r}."
+        )
+    return tree.map_shape_structure(
+        lambda shape: KerasTensor(shape, dtype=layer.compute_dtype), outputs
+    )
+
+
 class ShapeLeaf(tuple):
     """A shape as a leaf, so that a list of inputs becomes a list of shapes."""
 
 
 def shape_of(leaf: Any) -> Any:
-    """Return the shape of an input; the batch of a traced one may be any."""
+    """Return the shape of an input; the batch of a step to compile may be any."""
     shape = getattr(leaf, "shape", None)
     if shape is None:
         return leaf
-    unknown_batch = isinstance(leaf, Value) and len(shape) > 0
+    scope = current_scope()
+    is_known = scope is not None and scope.concrete
+    unknown_batch = isinstance(leaf, Value) and len(shape) > 0 and not is_known
     return ShapeLeaf((None, *shape[1:]) if unknown_batch else shape)
 
 
@@ -380,7 +423,8 @@ def unwrapped(shapes: Any) -> Any:
     if isinstance(shapes, (list, tuple)) and any(
         isinstance(shape, (list, tuple, dict)) for shape in shapes
     ):
-        return [unwrapped(shape) for shape in shapes]
+        kind = tuple if isinstance(shapes, tuple) else list
+        return kind(unwrapped(shape) for shape in shapes)
     return tuple(shapes) if isinstance(shapes, list) else shapes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from ganglion import ops
 from ganglion.layers.arguments import (
     SpatialLayer,
+    along_channels,
     keep,
     known_size,
     padding_of,
@@ -16,6 +18,8 @@ from ganglion.layers.arguments import (
     weight,
 )
 from ganglion.layers.base import InputSpec, activated
+from ganglion.layers.lora import Adaptable, adapted
+from ganglion.ops.windows import transposed_window, window_counts
 from ganglion.serialization import export, passed
 
 __all__ = [
@@ -40,6 +44,7 @@ class _Window(SpatialLayer):
     filters: int
     depth_multiplier: int
     use_bias: bool
+    names_activity_regularizer = True
     _more_padding: tuple[str, ...] = ()
 
     def _keep(self, scope: dict[str, Any]) -> None:
@@ -49,15 +54,38 @@ class _Window(SpatialLayer):
     def _refuse_stride_with_dilation(self) -> None:
         if max(self.strides) > 1 and max(self.dilation_rate) > 1:
             raise ValueError(
-                f"{type(self).__name__} has either strides or dilation, not both: got "
-                f"strides={self.strides} and dilation_rate={self.dilation_rate}."
+                "`strides > 1` not supported in conjunction with `dilation_rate > 1`. "
+                f"Received: strides={self.strides} and "
+                f"dilation_rate={self.dilation_rate}"
             )
 
     def _channels(self, input_shape: Any) -> int:
         """Return the number of input channels, and accept no other from now on."""
-        channels = known_size(self, input_shape, -1)
-        self.input_spec = InputSpec(ndim=self.rank + 2, axes={-1: channels})
+        axis = self._channel_axis
+        channels = known_size(self, input_shape, axis)
+        self.input_spec = InputSpec(ndim=self.rank + 2, axes={axis: channels})
         return channels
+
+    def _shape_rule(self, input_shape: Any) -> Any:
+        """Return the output shape, which needs no channels but for a depthwise one."""
+        if len(input_shape) != self.rank + 2:
+            return None  # tracing says what is wrong
+        sizes = [input_shape[axis] for axis in self._spatial_axes]
+        known = list(self._sizes_behind([n if n is not None else 0 for n in sizes]))
+        out = [None if n is None else m for n, m in zip(sizes, known, strict=True)]
+        if any(m is not None and m < 1 for m in out):
+            return None
+        channels = self._channels_behind(input_shape[self._channel_axis])
+        is_last = self.data_format == "channels_last"
+        inner = (*out, channels) if is_last else (channels, *out)
+        return (input_shape[0], *inner)
+
+    def _sizes_behind(self, sizes: list[int]) -> Sequence[int]:
+        window = self.kernel_size, self.strides, self.dilation_rate
+        return window_counts(sizes, *window, padding=self.padding)
+
+    def _channels_behind(self, channels: int | None) -> int | None:
+        return self.filters
 
     def _add_bias(self, size: int) -> None:
         self.bias = weight(self, "bias", (size,)) if self.use_bias else None
@@ -66,16 +94,18 @@ class _Window(SpatialLayer):
         return {
             "strides": self.strides,
             "padding": self.padding,
+            "data_format": self.data_format,
             "dilation_rate": self.dilation_rate,
         }
 
     def _finish(self, outputs: Any) -> Any:
         if self.bias is not None:
-            outputs = outputs + self.bias
+            outputs = outputs + along_channels(self.bias, self.data_format, self.rank)
         return activated(self, outputs)
 
 
-class _Conv(_Window):
+class _Conv(_Window, Adaptable):
+    kernel = adapted("kernel")
     groups: int
 
     def __init__(
@@ -98,13 +128,21 @@ class _Conv(_Window):
         bias_constraint: Any = None,
         **kwargs: Any,
     ) -> None:
+        lora_rank = kwargs.pop("lora_rank", None)
+        lora_alpha = kwargs.pop("lora_alpha", None)
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         self._keep(locals())
+        if isinstance(groups, int) and groups < 1:
+            raise ValueError(
+                "The number of groups must be a positive integer. Received: "
+                f"groups={groups}."
+            )
         self.groups = positive(groups, "groups")
         self._refuse_stride_with_dilation()
         if self.filters % self.groups:
             raise ValueError(
-                f"{self.filters} filters cannot be divided into {self.groups} groups."
+                "The number of filters must be evenly divisible by the number of "
+                f"groups. Received: groups={self.groups}, filters={self.filters}."
             )
 
     def build(self, input_shape: Any) -> None:
@@ -118,6 +156,7 @@ class _Conv(_Window):
         shape = (*self.kernel_size, channels // self.groups, self.filters)
         self.kernel = weight(self, "kernel", shape)
         self._add_bias(self.filters)
+        self._enable_chosen_lora()
 
     def call(self, inputs: Any) -> Any:
         return self._finish(ops.conv(inputs, self.kernel, **self._window()))
@@ -174,6 +213,9 @@ class _DepthwiseConv(_Window):
         shape = (*self.kernel_size, channels, self.depth_multiplier)
         self.kernel = weight(self, "kernel", shape, settings="depthwise")
         self._add_bias(channels * self.depth_multiplier)
+
+    def _channels_behind(self, channels: int | None) -> int | None:
+        return None if channels is None else channels * self.depth_multiplier
 
     def call(self, inputs: Any) -> Any:
         return self._finish(ops.depthwise_conv(inputs, self.kernel, **self._window()))
@@ -296,6 +338,12 @@ class _ConvTranspose(_Window):
         shape = (*self.kernel_size, self.filters, self._channels(input_shape))
         self.kernel = weight(self, "kernel", shape)
         self._add_bias(self.filters)
+
+    def _sizes_behind(self, sizes: list[int]) -> Sequence[int]:
+        window = self.kernel_size, self.strides, self.dilation_rate
+        return transposed_window(
+            tuple(sizes), *window, self.padding, self.output_padding
+        )[0]
 
     def call(self, inputs: Any) -> Any:
         outputs = ops.conv_transpose(

@@ -14,7 +14,14 @@ from ganglion.layers.arguments import (
     weight,
 )
 from ganglion.layers.base import InputSpec, Layer, activated
-from ganglion.serialization import export, serialize_keras_object
+from ganglion.layers.lora import adapted
+from ganglion.layers.quantized import Quantizable, dequantized_matrix
+from ganglion.quantizers.packing import unpack_int4
+from ganglion.serialization import (
+    custom_object_scope,
+    export,
+    serialize_keras_object,
+)
 
 __all__ = [
     "Activation", "Dense", "Embedding", "Identity", "Lambda",
@@ -22,7 +29,7 @@ __all__ = [
 
 
 @export("keras.layers")
-class Dense(Layer):
+class Dense(Quantizable):
     """Every output is a weighted sum of all inputs: ``activation(x @ kernel + bias)``.
 
     >>> import numpy as np
@@ -30,6 +37,7 @@ class Dense(Layer):
     array([[3., 3.]], dtype=float32)
     """
 
+    kernel = adapted("kernel")
     units: int
     activation: Any
     use_bias: bool
@@ -59,19 +67,43 @@ class Dense(Layer):
     def build(self, input_shape: Any) -> None:
         """Make the kernel (inputs, units) and the bias."""
         inputs = known_size(self, input_shape, -1)
-        self.kernel = weight(self, "kernel", (inputs, self.units))
+        shape = (inputs, self.units)
+        if self._build_quantized(shape):
+            self.kernel = weight(self, "kernel", shape)
         self.bias = weight(self, "bias", (self.units,)) if self.use_bias else None
         self.input_spec = InputSpec(min_ndim=2, axes={-1: inputs})
+        self._enable_chosen_lora()
+
+    def _shape_rule(self, input_shape: Any) -> Any:
+        return (*input_shape[:-1], self.units)
 
     def call(self, inputs: Any) -> Any:
-        outputs = ops.matmul(inputs, self.kernel)
+        if self._is_quantized:
+            outputs = self._quantized_product(inputs)
+        else:
+            outputs = ops.matmul(inputs, self.kernel)
         if self.bias is not None:
-            outputs = outputs + self.bias
+            outputs = outputs + self._bias_to_add()
         return activated(self, outputs)
+
+    def _scaled_axes(self) -> tuple[int, ...]:
+        return (0,)
+
+    def _kept_scale(self, scale: Any) -> Any:
+        return ops.squeeze(scale, 0)
+
+    def _spread_scale(self, scale: Any) -> Any:
+        return scale
+
+    def _product(self, inputs: Any, weight: Any) -> Any:
+        return ops.matmul(inputs, weight)
+
+    def _product_back(self, upstream: Any, weight: Any) -> Any:
+        return ops.matmul(upstream, ops.transpose(weight))
 
 
 @export("keras.layers")
-class Embedding(Layer):
+class Embedding(Quantizable):
     """A row of numbers for each whole number.
 
     >>> import numpy as np
@@ -79,6 +111,11 @@ class Embedding(Layer):
     (1, 3, 4)
     """
 
+    adapted_name = "embeddings"
+    quantization_modes = ("int8", "int4")
+    summed_axis = 1
+    names_activity_regularizer = True
+    embeddings = adapted("embeddings")
     input_dim: int
     output_dim: int
     mask_zero: bool
@@ -107,6 +144,7 @@ class Embedding(Layer):
         super().__init__(**kwargs)
         keep(self, locals())
         self.supports_masking = mask_zero
+        self.autocast = False  # numbers of rows that come as floats stay exact
         if weights is not None:
             is_list = isinstance(weights, (list, tuple)) and len(weights) == 1
             self._initial_weights = list(weights) if is_list else [np.asarray(weights)]
@@ -114,13 +152,42 @@ class Embedding(Layer):
 
     def build(self, input_shape: Any = None) -> None:
         shape = (self.input_dim, self.output_dim)
-        self.embeddings = weight(self, "embeddings", shape)
+        if self._build_quantized(shape):
+            self.embeddings = weight(self, "embeddings", shape)
+        self._enable_chosen_lora()
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         return ops.not_equal(inputs, 0) if self.mask_zero else None
 
+    def _shape_rule(self, input_shape: Any) -> Any:
+        return (*input_shape, self.output_dim)
+
     def call(self, inputs: Any) -> Any:
-        return ops.take(self.embeddings, ops.cast(inputs, "int32"), axis=0)
+        rows = ops.cast(inputs, "int32")
+        if not self._is_quantized:
+            return ops.take(self.embeddings, rows, axis=0)
+        # Rows are taken before they are numbers again: there may be many.
+        *by_row, group = [*self._stored, None][:4]
+        taken = [ops.take(each, rows, axis=0) for each in by_row if each is not None]
+        outputs = self._rows_of(*taken, *([] if group is None else [group]))
+        return self._with_change(ops.cast(outputs, self.compute_dtype), rows)
+
+    def _rows_of(self, numbers: Any, scale: Any, *blocks: Any) -> Any:
+        if self.quantization_mode == "int4":
+            numbers = unpack_int4(numbers, self.output_dim, axis=-1)
+        return dequantized_matrix(numbers, -1, scale, *blocks)
+
+    def _scaled_axes(self) -> tuple[int, ...]:
+        return (-1,)
+
+    def _kept_scale(self, scale: Any) -> Any:
+        return ops.squeeze(scale, -1)
+
+    def _spread_scale(self, scale: Any) -> Any:
+        return ops.expand_dims(scale, -1)
+
+    def _product(self, inputs: Any, weight: Any) -> Any:
+        return ops.take(weight, inputs, axis=0)
 
 
 @export("keras.layers")
@@ -133,6 +200,7 @@ class Activation(Layer):
     """
 
     built_at_once = True
+    keeps_shape = True
 
     def __init__(self, activation: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -148,6 +216,7 @@ class Identity(Layer):
     """Returns its inputs."""
 
     built_at_once = True
+    keeps_shape = True
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -165,6 +234,8 @@ class Lambda(Layer):
     >>> Lambda(lambda x: x * 2)(np.ones(2, "float32"))
     array([2., 2.], dtype=float32)
     """
+
+    saves_lambdas = True  # so that a training that saves its model goes on
 
     def __init__(
         self,
@@ -217,27 +288,44 @@ class Lambda(Layer):
         return {key: value for key, value in config.items() if value is not None}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
-        """Make the layer; a function of yours must be registered under its name."""
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: Any = None, safe_mode: Any = None
+    ) -> Any:
+        """Make the layer; a function of yours must be registered under its name.
+
+        There is nothing unsafe to allow: byte code of a file is never executed.
+        """
+        live = {k: v.function for k, v in config.items() if isinstance(v, _Named)}
         shape = config.get("output_shape")
         if isinstance(shape, list):
-            config = config | {"output_shape": tuple(shape)}
-        return super().from_config(config)
+            live["output_shape"] = tuple(shape)
+        with custom_object_scope(custom_objects or {}):
+            return super().from_config({**config, **live})
+
+
+class _Named(dict[str, Any]):
+    """The entry of a function: its name for files, and itself for copies."""
+
+    def __init__(self, function: Any, entry: dict[str, Any]) -> None:
+        super().__init__(entry)
+        self.function = function
 
 
 def _by_name(thing: Any) -> Any:
-    """Name a function of Ganglion; one of the user stays itself until it is saved."""
+    """Name a function; one without a name stays itself until it is saved."""
+    if hasattr(thing, "__array__"):
+        return serialize_keras_object(thing)
     if not inspect.isfunction(thing) or thing.__name__ == "<lambda>":
         return thing
-    name = serialize_keras_object(thing)
-    if not isinstance(name, str):
-        return thing
-    return {
-        "module": "builtins",
-        "class_name": "function",
-        "config": name,
-        "registered_name": "function",
-    }
+    entry = serialize_keras_object(thing)
+    if isinstance(entry, str):
+        entry = {
+            "module": "builtins",
+            "class_name": "function",
+            "config": entry,
+            "registered_name": "function",
+        }
+    return _Named(thing, entry)
 
 
 def _parameters(function: Any) -> set[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ganglion import ops, random, regularizers
-from ganglion.layers.arguments import channels_last, share
+from ganglion import config, ops, random, regularizers
+from ganglion.layers.arguments import share, spatial_axes
 from ganglion.layers.base import InputSpec, Layer
 
 __all__ = [
@@ -20,6 +20,7 @@ class _Noise(Layer):
     """A layer with a random generator, used in training if there is any noise."""
 
     built_at_once = True
+    keeps_shape = True
 
     seed: Any
 
@@ -73,13 +74,17 @@ def _noise_shape(value: Any) -> tuple[int | None, ...] | None:
     if value is None:
         return None
     if isinstance(value, str) or not hasattr(value, "__iter__"):
-        raise ValueError(f"`noise_shape` must be a shape, got {value!r}.")
-    shape = tuple(value)
-    if any(n is not None and (not isinstance(n, int) or n < 1) for n in shape):
-        raise ValueError(
-            f"`noise_shape` must hold positive whole numbers or None, got {value!r}."
-        )
-    return shape
+        expected = "a tuple or list of integers"
+    elif any(n is not None and not isinstance(n, int) for n in value):
+        expected = "all elements to be integers or None"
+    elif any(n is not None and n < 1 for n in value):
+        expected = "all dimensions to be positive integers or None"
+    else:
+        return tuple(value)
+    raise ValueError(
+        f"Invalid value received for argument `noise_shape`. Expected {expected}. "
+        f"Received: noise_shape={value!r}"
+    )
 
 
 class _SpatialDropout(Dropout):
@@ -96,15 +101,17 @@ class _SpatialDropout(Dropout):
         dtype: Any = None,
     ) -> None:
         super().__init__(rate, seed=seed, name=name, dtype=dtype)
-        self.data_format = channels_last(data_format)
+        self.data_format = config.data_format_of(data_format)
         self.input_spec = InputSpec(ndim=self.rank + 2)
 
     def _disturb(self, inputs: Any) -> Any:
-        return _dropped(self, inputs, (None, *[1] * self.rank, None))
+        axes = spatial_axes(self.data_format, self.rank)
+        noise_shape = [1 if axis in axes else None for axis in range(inputs.ndim)]
+        return _dropped(self, inputs, noise_shape)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments; Keras knows no `trainable` here."""
-        config = super().get_config()
+        """Return the arguments; Keras knows no `trainable` and no policy here."""
+        config = super().get_config() | {"dtype": self.dtype}
         return {k: v for k, v in config.items() if k != "trainable"}
 
 
@@ -117,7 +124,7 @@ class SpatialDropout1D(_SpatialDropout):
     def __init__(
         self, rate: float, seed: Any = None, name: str | None = None, dtype: Any = None
     ) -> None:
-        super().__init__(rate, None, seed, name, dtype)
+        super().__init__(rate, "channels_last", seed, name, dtype)
 
 
 @export("keras.layers")
@@ -145,7 +152,11 @@ class GaussianNoise(_Noise):
 
     def _disturb(self, inputs: Any) -> Any:
         noise = random.normal(
-            inputs.shape, 0.0, float(self.stddev), self.dtype, self.seed_generator
+            inputs.shape,
+            0.0,
+            float(self.stddev),
+            self.compute_dtype,
+            self.seed_generator,
         )
         return inputs + noise
 
@@ -164,7 +175,7 @@ class GaussianDropout(_Noise):
     def _disturb(self, inputs: Any) -> Any:
         spread = math.sqrt(self.rate / (1.0 - self.rate))
         noise = random.normal(
-            inputs.shape, 1.0, spread, self.dtype, self.seed_generator
+            inputs.shape, 1.0, spread, self.compute_dtype, self.seed_generator
         )
         return inputs * noise
 
@@ -205,6 +216,7 @@ class ActivityRegularization(Layer):
     """Returns its inputs and adds a loss that keeps them small."""
 
     built_at_once = True
+    keeps_shape = True
 
     def __init__(self, l1: float = 0.0, l2: float = 0.0, **kwargs: Any) -> None:
         super().__init__(activity_regularizer=regularizers.L1L2(l1=l1, l2=l2), **kwargs)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
+import string
 from dataclasses import dataclass
 from typing import Any
 
 from ganglion import ops
 from ganglion.initializers import VarianceScaling
 from ganglion.layers.arguments import keep, weight
-from ganglion.layers.base import InputSpec, Layer, activated
+from ganglion.layers.base import InputSpec, activated
+from ganglion.layers.lora import adapted
+from ganglion.layers.quantized import Quantizable
 from ganglion.serialization import export
 
 __all__ = ["EinsumDense"]
@@ -21,9 +25,11 @@ _FORMS = re.compile(
     r"->(?(left)\.\.\.)(?P<outputs>[A-Za-z]+)(?(right)\.\.\.)"
 )
 
+_ANY_SIZE = 2**62  # stands for a size that is not known
+
 
 @export("keras.layers")
-class EinsumDense(Layer):
+class EinsumDense(Quantizable):
     """A dense layer over any axes: ``activation(einsum(equation, x, kernel) + bias)``.
 
     `output_shape` is without the batch and without what `...` stands for; None where
@@ -36,10 +42,14 @@ class EinsumDense(Layer):
     (1, 3, 2, 4)
     """
 
+    names_activity_regularizer = True
+    kernel = adapted("kernel")
     equation: str
     bias_axes: str | None
     activation: Any
     kernel_initializer: Any
+
+    names_activity_regularizer = True
 
     def __init__(
         self,
@@ -74,18 +84,75 @@ class EinsumDense(Layer):
         ):
             fans = {"input_axes": shapes.fan_in, "output_axes": shapes.fan_out}
             own = type(own).from_config(own.get_config() | fans)
-        self.kernel = weight(self, "kernel", shapes.kernel, initializer=own)
+        self._letters = _all_letters(self.equation, len(input_shape))
+        if self._build_quantized(shapes.kernel):
+            self.kernel = weight(self, "kernel", shapes.kernel, initializer=own)
         self.bias = weight(self, "bias", shapes.bias) if shapes.bias else None
         self.input_spec = InputSpec(ndim=len(input_shape))
+        self._enable_chosen_lora()
 
     def call(self, inputs: Any) -> Any:
-        outputs = ops.einsum(self.equation, inputs, self.kernel)
+        if self._is_quantized:
+            outputs = self._quantized_product(inputs)
+        else:
+            outputs = ops.einsum(self.equation, inputs, self.kernel)
         if self.bias is not None:
-            outputs = outputs + self.bias
+            outputs = outputs + self._bias_to_add()
         return activated(self, outputs)
 
+    def _scaled_axes(self) -> tuple[int, ...]:
+        return _axes_without(self._letters[1], self._letters[2])
+
+    def _inputs_axes(self) -> tuple[int, ...]:
+        return _axes_without(self._letters[0], self._letters[2])
+
+    def _kept_scale(self, scale: Any) -> Any:
+        return _arranged(scale, self._letters[1], self._letters[2])
+
+    def _spread_scale(self, scale: Any) -> Any:
+        return _arranged(scale, self._letters[2], self._letters[1])
+
+    def _as_matrix(self, weight: Any) -> Any:
+        rows = math.prod(weight.shape[axis] for axis in self._scaled_axes())
+        return ops.reshape(weight, (rows, -1))
+
+    def _from_matrix(self, matrix: Any) -> Any:
+        return ops.reshape(matrix, self._full_shape)
+
+    def _calibrated_shape(self, shape: tuple[int, ...]) -> tuple[int, int]:
+        if len(shape) not in (2, 3):
+            raise ValueError(
+                f"GPTQ and AWQ quantization only support 2D or 3D kernels, got {shape}."
+            )
+        # As in Keras' files: the largest axis is that of the model.
+        inputs = 2 if len(shape) == 3 and max(shape) != shape[0] else 1
+        rows, columns = math.prod(shape[:inputs]), math.prod(shape[inputs:])
+        if self.quantization_config is None or self.quantization_config.mode == "gptq":
+            self.gptq_unpacked_column_size = columns
+        return rows, columns
+
+    def _aligned(self, scale: Any) -> Any:
+        return _arranged(scale, self._letters[0], self._letters[2])
+
+    def _product(self, inputs: Any, weight: Any) -> Any:
+        return ops.einsum(self.equation, inputs, weight)
+
+    def _product_back(self, upstream: Any, weight: Any) -> Any:
+        inputs, kernel, outputs = self._letters
+        return ops.einsum(f"{outputs},{kernel}->{inputs}", upstream, weight)
+
     def compute_output_shape(self, input_shape: Any) -> Shape:
-        return self._shapes(tuple(input_shape)).outputs
+        # An axis that is summed over need not be known for the shape of the sum.
+        any_size = [_ANY_SIZE if n is None else n for n in input_shape]
+        outputs = self._shapes(tuple(any_size)).outputs
+        return tuple(None if n == _ANY_SIZE else n for n in outputs)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments; the width of a packed kernel where there is one."""
+        config = super().get_config()
+        if not self.gptq_unpacked_column_size:
+            config.pop("gptq_unpacked_column_size", None)
+        return config
 
     def _shapes(self, input_shape: Shape) -> _Shapes:
         try:
@@ -94,6 +161,34 @@ class EinsumDense(Layer):
             )
         except ValueError as error:
             raise ValueError(f'Layer "{self.name}": {error}') from None
+
+
+def _all_letters(equation: str, ndim: int) -> tuple[str, str, str]:
+    """Return the letters of inputs, kernel and outputs, one for each axis."""
+    terms = _terms(equation)
+    used = {*terms["inputs"], *terms["kernel"], *terms["outputs"]}
+    spare = [letter for letter in string.ascii_letters if letter not in used]
+    hidden = "".join(spare[: ndim - len(terms["inputs"])])
+    left, right = (hidden if terms[side] else "" for side in ("left", "right"))
+    inputs, outputs = (left + terms[x] + right for x in ("inputs", "outputs"))
+    return inputs, terms["kernel"], outputs
+
+
+def _axes_without(letters: str, others: str) -> tuple[int, ...]:
+    return tuple(axis for axis, x in enumerate(letters) if x not in others)
+
+
+def _arranged(scale: Any, letters: str, wanted: str) -> Any:
+    """Return an array with axes of these letters as one with axes of others.
+
+    Axes that are not wanted have the size one, and so have those that are new.
+    """
+    shape = ops.shape(scale)
+    kept = [x for x in wanted if x in letters]
+    rest = [x for x in letters if x not in kept]
+    turned = ops.transpose(scale, [letters.index(x) for x in [*kept, *rest]])
+    sizes = [shape[letters.index(x)] if x in letters else 1 for x in wanted]
+    return ops.reshape(turned, sizes)
 
 
 def _as_shape(value: Any) -> Shape:

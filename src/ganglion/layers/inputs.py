@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from ganglion import config, keras2
-from ganglion.layers.arguments import refuse
 from ganglion.layers.base import Layer
 from ganglion.serialization import export
-from ganglion.symbolic import TEXT, Call, KerasTensor, tensor_dtype
+from ganglion.symbolic import Call, KerasTensor, tensor_dtype
 
 __all__ = [
     "Input", "InputLayer",
@@ -39,25 +38,36 @@ class InputLayer(Layer):
         for old in ("input_shape", "batch_input_shape"):
             if old in kwargs:
                 new = old.replace("input_", "")
-                keras2.note(f"`{old}=` of InputLayer", new, changes_defaults=False)
+                keras2.note(
+                    f"Argument `{old}` is deprecated. Use `{new}` instead. `{old}=`",
+                    f"`{new}=`",
+                    changes_defaults=False,
+                )
         shape = kwargs.pop("input_shape", shape)
         batch_shape = kwargs.pop("batch_input_shape", batch_shape)
+        if input_tensor is not None:
+            _check_tensor(input_tensor, shape, batch_size, batch_shape, dtype, sparse)
+            shape, batch_size, batch_shape = None, None, input_tensor.shape
+            dtype, name = input_tensor.dtype, name or input_tensor.name
         kind = _kind(dtype)
-        super().__init__(name=name, dtype=None if kind == TEXT else kind, **kwargs)
-        self.dtype = kind
-        refuse(self, "sparse", sparse)
-        refuse(self, "ragged", ragged)
-        refuse(self, "input_tensor", input_tensor)
-        refuse(self, "optional", optional)
+        super().__init__(name=name, dtype=kind, **kwargs)
+        for option, value in (("sparse", sparse), ("ragged", ragged)):
+            if value:
+                raise ValueError(
+                    f"`{option}=True` is not supported with Ganglion: arrays are dense."
+                )
         self.batch_shape = _whole_shape(shape, batch_size, batch_shape)
-        self.sparse = self.ragged = self.optional = False
+        self.sparse = self.ragged = False
+        self.optional = bool(optional)
         self.built = True
         call = Call(self, (), {})
-        call.bind(KerasTensor(self.batch_shape, self.dtype, name=self.name))
+        if input_tensor is None:
+            input_tensor = KerasTensor(self.batch_shape, kind, name=self.name)
+        call.bind(input_tensor)
         self._calls.append(call)
 
-    def call(self) -> Any:
-        raise RuntimeError("An InputLayer is not called; call the model.")
+    def call(self) -> None:
+        """Return nothing: what comes in is what the model was called on."""
 
     @property
     def input(self) -> Any:
@@ -70,7 +80,7 @@ class InputLayer(Layer):
             "sparse": False,
             "ragged": False,
             "name": self.name,
-            "optional": False,
+            "optional": self.optional,
         }
 
 
@@ -86,16 +96,43 @@ def _kind(dtype: Any) -> str:
 
 def _whole_shape(shape: Any, batch_size: int | None, batch_shape: Any) -> Shape:
     if batch_shape is not None:
-        if shape is not None or batch_size is not None:
-            raise ValueError(
-                "`batch_shape` already holds the shape and the batch size: give it "
-                "alone, or `shape` with or without `batch_size`."
-            )
+        for name, value in (("shape", shape), ("batch_size", batch_size)):
+            if value is not None:
+                raise ValueError(
+                    f"You cannot pass both `{name}` and `batch_shape` at the same "
+                    "time: `batch_shape` already holds it."
+                )
         return _checked(batch_shape, "batch_shape")
     if shape is None:
-        raise ValueError("An input needs a `shape`, for example Input(shape=(28, 28)).")
+        raise ValueError(
+            "You must pass a `shape` argument. For example: Input(shape=(28, 28))"
+        )
     shape = (shape,) if isinstance(shape, (int, np.integer)) else shape
     return _checked((batch_size, *shape), "shape")
+
+
+def _check_tensor(
+    tensor: Any, shape: Any, batch_size: Any, batch_shape: Any, dtype: Any, sparse: Any
+) -> None:
+    """Refuse what contradicts the Keras tensor that a layer is to begin with."""
+    if not isinstance(tensor, KerasTensor):
+        raise ValueError(
+            f"Argument `input_tensor` must be a KerasTensor, got {type(tensor)}."
+        )
+    wanted = {
+        "shape": (shape, tensor.shape[1:]),
+        "batch_size": (batch_size, tensor.shape[0] if tensor.shape else None),
+        "batch_shape": (batch_shape, tensor.shape),
+        "dtype": (dtype, tensor.dtype),
+        "sparse": (sparse, False),
+    }
+    for name, (value, own) in wanted.items():
+        value = tuple(value) if isinstance(value, list) else value
+        if value is not None and value != own:
+            raise ValueError(
+                "When providing the `input_tensor` argument, you cannot provide an "
+                f"incompatible `{name}` argument: {value} is not {own}."
+            )
 
 
 def _checked(shape: Any, name: str) -> Shape:

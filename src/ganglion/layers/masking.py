@@ -24,6 +24,7 @@ class Masking(Layer):
     """
 
     built_at_once = True
+    keeps_shape = True
 
     def __init__(self, mask_value: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -68,12 +68,14 @@ class _Merge(Layer):
         return functools.reduce(ops.logical_or, mask)
 
     def _check_masks(self, inputs: Any, mask: Any) -> None:
-        both = (inputs, mask)
-        are_lists = all(isinstance(each, (list, tuple)) for each in both)
-        if not are_lists or len(inputs) != len(mask):
+        way = f'Layer "{self.name}" takes a mask for each input, None where it has none'
+        for name, each in (("mask", mask), ("inputs", inputs)):
+            if not isinstance(each, (list, tuple)):
+                raise ValueError(f"`{name}` should be a list. {way}; got {each!r:.80}.")
+        if len(inputs) != len(mask):
             raise ValueError(
-                f'Layer "{self.name}" needs a list with the mask of each input (None '
-                f"where it has none), got {mask!r:.80}."
+                "The lists `inputs` and `mask` should have the same length. "
+                f"{way}; got {len(inputs)} inputs and {len(mask)} masks."
             )
 
     def _merge_function(self, inputs: list[Any]) -> Any:
@@ -110,7 +112,8 @@ class Subtract(_Merge):
         super()._check(shapes)
         if len(shapes) != 2:
             raise ValueError(
-                f'Layer "{self.name}" subtracts exactly 2 inputs, got {len(shapes)}.'
+                f"A {type(self).__name__} layer should be called on exactly 2 inputs, "
+                f'got {len(shapes)} in "{self.name}".'
             )
 
     def _merge_function(self, inputs: list[Any]) -> Any:
@@ -211,8 +214,9 @@ class Concatenate(_Merge):
             fits = all(len({s[i] for s in shapes} - {None}) < 2 for i in others)
         if not fits:
             raise ShapeError(
-                f'Layer "{self.name}" joins inputs along axis {self.axis}: all other '
-                f"sizes must be equal, got {', '.join(map(str, shapes))}."
+                f'Layer "{self.name}", a Concatenate layer, requires inputs with '
+                "matching shapes except for the concatenation axis "
+                f"{self.axis}, got {', '.join(map(str, shapes))}."
             )
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
@@ -263,7 +267,8 @@ class Dot(_Merge):
     def _check(self, shapes: list[tuple[int | None, ...]]) -> None:
         if len(shapes) != 2:
             raise ValueError(
-                f'Layer "{self.name}" multiplies exactly 2 inputs, got {len(shapes)}.'
+                f"A {type(self).__name__} layer should be called on exactly 2 inputs, "
+                f'got {len(shapes)} in "{self.name}".'
             )
         a, b = self._pair(shapes)
         sizes = {shapes[0][a], shapes[1][b]} - {None}

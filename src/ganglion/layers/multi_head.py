@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import string
 from typing import Any
 
@@ -46,6 +47,14 @@ class _HeadedAttention(Layer):
         self.dropout = share(self.dropout, "dropout")
         if self.sliding_window is not None:
             self.sliding_window = positive(self.sliding_window, "sliding_window")
+        self._sliding_window = self.sliding_window
+        # The compiler chooses how attention is computed: this is what Keras allows.
+        self._flash_attention = bool(scope["flash_attention"])
+        if self._flash_attention and self.dropout > 0:
+            raise ValueError(
+                "Dropout is not supported when flash attention is enabled. Set "
+                "`dropout=0.0`, or leave `flash_attention` out."
+            )
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
@@ -106,7 +115,7 @@ class _HeadedAttention(Layer):
             bias_initializer=_another(self.bias_initializer),
             activity_regularizer=self._inner_regularizer,
             name=name,
-            dtype=self.dtype,
+            dtype=self.dtype_policy,
             **options,
         )
         dense.build(tuple(shape))
@@ -121,8 +130,10 @@ class _HeadedAttention(Layer):
             rank, self.attention_axes
         )
         over = len(self.attention_axes)
-        self._softmax = Softmax(axis=tuple(range(-over, 0)), dtype=self.dtype)
-        self._dropout_layer = Dropout(self.dropout, seed=self.seed, dtype=self.dtype)
+        self._softmax = Softmax(axis=tuple(range(-over, 0)), dtype=self.dtype_policy)
+        self._dropout_layer = Dropout(
+            self.dropout, seed=self.seed, dtype=self.dtype_policy
+        )
 
     # ---- calling ---------------------------------------------------------------
 
@@ -151,13 +162,14 @@ class _HeadedAttention(Layer):
         )
         # The layers inside work on each step: masks are taken care of here.
         query, value, key = map(without_mask, (query, value, key))
+        asked = {"return_attention_scores": True} if return_attention_scores else {}
         outputs, scores = self._compute_attention(
             self._query_dense(query),
             self._key_dense(key),
             self._value_dense(value),
             allowed,
             training,
-            return_attention_scores,
+            **asked,
         )
         if self.use_gate:
             outputs = outputs * self._gate_dense(query)
@@ -210,8 +222,21 @@ class _HeadedAttention(Layer):
         attention_mask: Any = None,
         training: Any = None,
         return_attention_scores: bool = False,
+        use_causal_mask: bool = False,
     ) -> tuple[Any, Any]:
-        """Return what each head reads, and the scores where they are asked for."""
+        """Return what each head reads, and the scores where they are asked for.
+
+        The mask of `call` is causal already, where that is wanted.
+        """
+        if self._flash_attention and return_attention_scores:
+            raise ValueError(
+                "Returning attention scores is not supported when flash attention is "
+                "enabled. Please disable flash attention to access attention scores."
+            )
+        if use_causal_mask:
+            causal = self._compute_causal_mask(query, key)
+            masks = [causal] if attention_mask is None else [attention_mask, causal]
+            attention_mask = functools.reduce(ops.logical_and, masks)
         attention_mask = self._over_heads(attention_mask, query)
         scale = self._query_heads[1] ** -0.5
         if not self.dropout and not return_attention_scores and query.ndim == 4:
@@ -271,8 +296,9 @@ def _equations(rank: int, axes: tuple[int, ...]) -> tuple[str, str]:
 def _check_keys(value_shape: Any, key_shape: Any) -> None:
     if tuple(value_shape[1:-1]) != tuple(key_shape[1:-1]):
         raise ValueError(
-            f"There must be a key for each value: `value` has shape {value_shape}, "
-            f"`key` {key_shape}."
+            "All dimensions of `value` and `key`, except the last one, must be equal: "
+            f"there is a key for each value. Received: value_shape={value_shape} and "
+            f"key_shape={key_shape}"
         )
 
 
@@ -353,8 +379,8 @@ def _sizes_or_none(value: Any, name: str) -> tuple[int, ...] | None:
         isinstance(n, (int, np.integer)) for n in sizes
     ):
         raise ValueError(
-            f"`{name}` must be a whole number, a list or tuple of them, or None, got "
-            f"{value!r}."
+            f"Invalid `{name}`: it must be a whole number, a list or tuple of them, or "
+            f"None, got {value!r}."
         )
     return tuple(int(n) for n in sizes) or None
 
@@ -414,6 +440,16 @@ class GroupedQueryAttention(_HeadedAttention):
                     f"{shape}."
                 )
         super().build(query_shape, value_shape, key_shape)
+
+    def compute_output_shape(
+        self, query_shape: Any, value_shape: Any, key_shape: Any = None
+    ) -> Shape:
+        if query_shape[-1] != value_shape[-1]:
+            raise ValueError(
+                "The last dimension of `query_shape` and `value_shape` must be equal, "
+                f"but are {query_shape[-1]}, {value_shape[-1]}."
+            )
+        return super().compute_output_shape(query_shape, value_shape, key_shape)
 
 
 GroupQueryAttention = GroupedQueryAttention

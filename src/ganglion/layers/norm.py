@@ -7,7 +7,9 @@ from typing import Any
 from ganglion import config, ops
 from ganglion.layers.arguments import keep, known_size, positive, weight
 from ganglion.layers.base import InputSpec, Layer
+from ganglion.layers.renorm import Renormalized, checked_clipping
 from ganglion.masks import check_mask
+from ganglion.ops.dispatch import result_type
 from ganglion.serialization import export
 from ganglion.variables import current_scope
 
@@ -28,7 +30,10 @@ def _axis_of(axis: Any) -> int | list[int]:
         return axis
     if isinstance(axis, (list, tuple)) and all(isinstance(n, int) for n in axis):
         return list(axis)
-    raise TypeError(f"`axis` must be a whole number or a list of them, got {axis!r}.")
+    raise TypeError(
+        "Invalid value for `axis` argument: expected an int or a list/tuple of ints. "
+        f"Received: axis={axis!r}"
+    )
 
 
 def _axes(axis: int | list[int], ndim: int) -> list[int]:
@@ -59,9 +64,15 @@ def _along(sizes: list[int], axes: list[int], ndim: int) -> list[int]:
     return shape
 
 
+def _wide(layer: Layer, inputs: Any) -> Any:
+    """Return inputs in the type that sums of squares are taken in."""
+    return ops.cast(inputs, result_type(layer.compute_dtype, "float32"))
+
+
 class _Scaled(Layer):
     """A normalisation with the optional weights gamma and beta."""
 
+    keeps_shape = True
     gamma: Any
     beta: Any
     center: bool
@@ -72,9 +83,14 @@ class _Scaled(Layer):
         keep(self, scope)
         self.supports_masking = True
 
-    def _make_weights(self, shape: tuple[int, ...]) -> None:
-        self.gamma = weight(self, "gamma", shape) if self.scale else None
-        self.beta = weight(self, "beta", shape) if self.center else None
+    def _make_weights(self, shape: tuple[int, ...], only_gamma: bool = False) -> None:
+        # Read as they are: normalising computes in float32 at least.
+        wanted = {"gamma": self.scale or only_gamma, "beta": self.center}
+        if only_gamma:
+            wanted["beta"] = False
+        for name, is_wanted in wanted.items():
+            own = weight(self, name, shape, autocast=False) if is_wanted else None
+            setattr(self, name, own)
 
     def _normalise(self, x: Any, over: list[int], along: list[int]) -> Any:
         mean, variance = ops.moments(x, over, keepdims=True)
@@ -119,21 +135,31 @@ class LayerNormalization(_Scaled):
         **kwargs: Any,
     ) -> None:
         self._init_values.pop("rms_scaling", None)
-        rms_scaling = kwargs.pop("rms_scaling", False)
+        self.rms_scaling = bool(kwargs.pop("rms_scaling", False))
         super().__init__(**kwargs)
         self._keep(locals())
         self.axis = _axis_of(axis)
+        self.autocast = False  # inputs may be beyond what the outputs can be
 
     def build(self, input_shape: Any) -> None:
         sizes = _sizes(self, self.axis, input_shape)
-        self._make_weights(tuple(sizes.values()))
+        # An old option: scaled by the deviation, and neither centred nor shifted.
+        self._make_weights(tuple(sizes.values()), only_gamma=self.rms_scaling)
         self.input_spec = _spec(self.axis, input_shape)
 
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"rms_scaling": self.rms_scaling}
+
     def call(self, inputs: Any) -> Any:
-        x = ops.cast(inputs, self.dtype)
+        x = _wide(self, inputs)
         axes = _axes(self.axis, x.ndim)
         along = _along([x.shape[axis] for axis in axes], axes, x.ndim)
-        return self._normalise(x, axes, along)
+        if self.rms_scaling:
+            variance = ops.var(x, axis=axes, keepdims=True)
+            outputs = self._scaled(x, 0.0, variance, along)
+        else:
+            outputs = self._normalise(x, axes, along)
+        return ops.cast(outputs, self.compute_dtype)
 
 
 @export("keras.layers")
@@ -159,11 +185,17 @@ class GroupNormalization(_Scaled):
         self._keep(locals())
         self.groups = -1 if groups == -1 else positive(groups, "groups")
         self.axis = int(axis)
+        self.autocast = False  # inputs may be beyond what the outputs can be
 
     def build(self, input_shape: Any) -> None:
         """Make gamma and beta for each channel; groups=-1 means as many as channels."""
         channels = known_size(self, input_shape, self.axis)
         self.groups = channels if self.groups == -1 else self.groups
+        if self.groups > channels:
+            raise ValueError(
+                f'Layer "{self.name}": the number of groups ({self.groups}) cannot be '
+                f"more than the number of channels ({channels})."
+            )
         if channels % self.groups:
             raise ValueError(
                 f'Layer "{self.name}": {channels} channels cannot be divided into '
@@ -173,14 +205,14 @@ class GroupNormalization(_Scaled):
         self.input_spec = InputSpec(ndim=len(input_shape), axes={self.axis: channels})
 
     def call(self, inputs: Any) -> Any:
-        x = ops.cast(inputs, self.dtype)
+        x = _wide(self, inputs)
         axis = self.axis % x.ndim
         each = x.shape[axis] // self.groups
         split = (*x.shape[:axis], self.groups, each, *x.shape[axis + 1 :])
         over = [i for i in range(1, len(split)) if i != axis]
         along = _along([self.groups, each], [axis, axis + 1], len(split))
         outputs = self._normalise(ops.reshape(x, split), over, along)
-        return ops.reshape(outputs, x.shape)
+        return ops.cast(ops.reshape(outputs, x.shape), self.compute_dtype)
 
 
 @export("keras.layers")
@@ -188,6 +220,7 @@ class UnitNormalization(Layer):
     """Scales each sample to length one along an axis."""
 
     built_at_once = True
+    keeps_shape = True
 
     def __init__(self, axis: Any = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -195,12 +228,15 @@ class UnitNormalization(Layer):
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:
-        return unit_length(ops.cast(inputs, self.dtype), self.axis, 1e-12)
+        outputs = unit_length(_wide(self, inputs), self.axis, 1e-12)
+        return ops.cast(outputs, self.compute_dtype)
 
 
 @export("keras.layers")
 class RMSNormalization(Layer):
     """Divides by the root of the mean square, then scales by a weight."""
+
+    keeps_shape = True
 
     def __init__(self, axis: Any = -1, epsilon: float = 1e-6, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -213,19 +249,20 @@ class RMSNormalization(Layer):
         self.input_spec = _spec(self.axis, input_shape)
 
     def call(self, inputs: Any) -> Any:
-        x = ops.cast(inputs, self.dtype)
+        x = _wide(self, inputs)
         axes = _axes(self.axis, x.ndim)
         along = _along([x.shape[axis] for axis in axes], axes, x.ndim)
         mean_square = ops.mean(ops.square(x), axis=axes, keepdims=True)
         gain = ops.reshape(self.scale, along) / ops.sqrt(mean_square + self.epsilon)
-        return x * gain
+        return ops.cast(x * gain, self.compute_dtype)
 
 
 @export("keras.layers")
-class BatchNormalization(_Scaled):
+class BatchNormalization(_Scaled, Renormalized):
     """Normalises each channel by the batch; in inference by moving averages.
 
-    A frozen layer (``trainable = False``) always works as in inference.
+    A frozen layer (``trainable = False``) always works as in inference. A model runs on
+    one device: `synchronized` statistics are those of the batch there.
 
     >>> import numpy as np
     >>> layer = BatchNormalization()
@@ -235,8 +272,7 @@ class BatchNormalization(_Scaled):
     array([0.01], dtype=float32)
     """
 
-    moving_mean_initializer: Any
-    moving_variance_initializer: Any
+    renorm: bool
 
     def __init__(
         self,
@@ -265,41 +301,62 @@ class BatchNormalization(_Scaled):
             axis = axis[0]  # Keras 2 wrote its files so
         self.axis = int(axis)
         self.momentum, self.epsilon = float(momentum), float(epsilon)
+        if renorm:
+            self.renorm_clipping = checked_clipping(renorm_clipping)
 
     def build(self, input_shape: Any) -> None:
         size = known_size(self, input_shape, self.axis)
         self._make_weights((size,))
         self.moving_mean = self.add_weight(
-            (size,), self.moving_mean_initializer, trainable=False, name="moving_mean"
+            (size,),
+            self.moving_mean_initializer,
+            trainable=False,
+            autocast=False,
+            name="moving_mean",
         )
         self.moving_variance = self.add_weight(
             (size,),
             self.moving_variance_initializer,
             trainable=False,
+            autocast=False,
             name="moving_variance",
         )
+        if self.renorm:
+            self._make_renorm_weights(size)
         self.input_spec = InputSpec(ndim=len(input_shape), axes={self.axis: size})
 
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
         """Normalise; in training by this batch, which also moves the averages."""
-        x = ops.cast(inputs, self.dtype)
+        x = _wide(self, inputs)
         along = [1] * x.ndim
         along[self.axis] = x.shape[self.axis]
         if training and self._is_trained():
             mean, variance = self._statistics(x, mask)
+            if self.renorm:
+                outputs = self._renormalised(x, mean, variance, along)
+                return ops.cast(outputs, self.compute_dtype)
             self._move(self.moving_mean, mean)
             self._move(self.moving_variance, variance)
         else:
             mean = ops.reshape(self.moving_mean, along)
             variance = ops.reshape(self.moving_variance, along)
-        return self._scaled(x, mean, variance, along)
+        outputs = self._scaled(x, mean, variance, along)
+        return ops.cast(outputs, self.compute_dtype)
+
+    def _renormalised(self, x: Any, mean: Any, variance: Any, along: Any) -> Any:
+        scale, shift = self._corrections(mean, variance)
+        self._move_all(mean, variance)
+        outputs = (x - mean) * (scale / ops.sqrt(variance + self.epsilon)) + shift
+        if self.gamma is not None:
+            outputs = outputs * ops.reshape(self.gamma, along)
+        return self._shifted(outputs, along)
 
     def _statistics(self, x: Any, mask: Any) -> tuple[Any, Any]:
         """Return mean and biased variance over all axes but ours, with ones there."""
         axes = [i for i in range(x.ndim) if i != self.axis % x.ndim]
         if mask is None:
             return ops.moments(x, axes, keepdims=True)
-        check_mask(f'Layer "{self.name}"', mask, x, ndim=x.ndim - 1)
+        check_mask(f'Layer "{self.name}"', mask, x, ndim=x.ndim - 1, stretches=True)
         is_valid = ops.broadcast_to(ops.expand_dims(ops.cast(mask, bool), -1), x.shape)
         count = (
             ops.sum(ops.cast(is_valid, x.dtype), axes, keepdims=True) + config.epsilon()

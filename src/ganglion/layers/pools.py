@@ -10,6 +10,8 @@ from ganglion.masks import check_mask
 from ganglion.serialization import export
 
 __all__ = [
+    "AdaptiveAveragePooling1D", "AdaptiveAveragePooling2D", "AdaptiveAveragePooling3D",
+    "AdaptiveMaxPooling1D", "AdaptiveMaxPooling2D", "AdaptiveMaxPooling3D",
     "AveragePooling1D", "AveragePooling2D", "AveragePooling3D", "AvgPool1D",
     "AvgPool2D", "AvgPool3D", "GlobalAveragePooling1D", "GlobalAveragePooling2D",
     "GlobalAveragePooling3D", "GlobalAvgPool1D", "GlobalAvgPool2D", "GlobalAvgPool3D",
@@ -38,15 +40,23 @@ class _Pooling(SpatialLayer):
         keep(self, locals())
         self.padding = padding_of(padding)
 
+    def _window(self) -> dict[str, Any]:
+        return {
+            "pool_size": self.pool_size,
+            "strides": self.strides,
+            "padding": self.padding,
+            "data_format": self.data_format,
+        }
+
 
 class _MaxPooling(_Pooling):
     def call(self, inputs: Any) -> Any:
-        return ops.max_pool(inputs, self.pool_size, self.strides, self.padding)
+        return ops.max_pool(inputs, **self._window())
 
 
 class _AveragePooling(_Pooling):
     def call(self, inputs: Any) -> Any:
-        return ops.average_pool(inputs, self.pool_size, self.strides, self.padding)
+        return ops.average_pool(inputs, **self._window())
 
 
 @export("keras.layers", "MaxPool1D")
@@ -94,10 +104,6 @@ class _GlobalPooling(SpatialLayer):
         super().__init__(**kwargs)
         keep(self, locals())
 
-    @property
-    def _spatial_axes(self) -> tuple[int, ...]:
-        return tuple(range(1, self.rank + 1))
-
 
 class _GlobalAverage(_GlobalPooling):
     def call(self, inputs: Any) -> Any:
@@ -119,10 +125,12 @@ class GlobalAveragePooling1D(_GlobalAverage, rank=1):
     def call(self, inputs: Any, mask: Any = None) -> Any:
         if mask is None:
             return super().call(inputs)
-        check_mask(f'Layer "{self.name}"', mask, inputs, ndim=2)
-        shares = ops.cast(ops.expand_dims(mask, 2), inputs.dtype)
-        total = ops.sum(inputs * shares, axis=1, keepdims=self.keepdims)
-        return total / ops.sum(shares, axis=1, keepdims=self.keepdims)
+        (steps,) = self._spatial_axes
+        by_steps = ops.moveaxis(inputs, steps, 1)
+        check_mask(f'Layer "{self.name}"', mask, by_steps, ndim=2)
+        shares = ops.cast(ops.expand_dims(mask, 3 - steps), inputs.dtype)
+        total = ops.sum(inputs * shares, axis=steps, keepdims=self.keepdims)
+        return total / ops.sum(shares, axis=steps, keepdims=self.keepdims)
 
 
 @export("keras.layers", "GlobalAvgPool2D")
@@ -148,6 +156,61 @@ class GlobalMaxPooling2D(_GlobalMax, rank=2):
 @export("keras.layers", "GlobalMaxPool3D")
 class GlobalMaxPooling3D(_GlobalMax, rank=3):
     """The largest element of each channel over the whole volume."""
+
+
+class _AdaptivePooling(SpatialLayer):
+    output_size: tuple[int, ...]
+
+    def __init__(
+        self, output_size: Any, data_format: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        keep(self, locals())
+
+
+class _AdaptiveAverage(_AdaptivePooling):
+    def call(self, inputs: Any) -> Any:
+        return ops.adaptive_average_pool(inputs, self.output_size, self.data_format)
+
+
+class _AdaptiveMax(_AdaptivePooling):
+    def call(self, inputs: Any) -> Any:
+        return ops.adaptive_max_pool(inputs, self.output_size, self.data_format)
+
+
+@export("keras.layers")
+class AdaptiveAveragePooling1D(_AdaptiveAverage, rank=1):
+    """The average of as many windows over steps as asked for."""
+
+
+@export("keras.layers")
+class AdaptiveAveragePooling2D(_AdaptiveAverage, rank=2):
+    """The average of windows over images of any size, which then have one size.
+
+    >>> import numpy as np
+    >>> AdaptiveAveragePooling2D(3)(np.ones((1, 8, 5, 2), "float32")).shape
+    (1, 3, 3, 2)
+    """
+
+
+@export("keras.layers")
+class AdaptiveAveragePooling3D(_AdaptiveAverage, rank=3):
+    """The average of as many windows over volumes as asked for."""
+
+
+@export("keras.layers")
+class AdaptiveMaxPooling1D(_AdaptiveMax, rank=1):
+    """The largest element of as many windows over steps as asked for."""
+
+
+@export("keras.layers")
+class AdaptiveMaxPooling2D(_AdaptiveMax, rank=2):
+    """The largest element of windows over images of any size."""
+
+
+@export("keras.layers")
+class AdaptiveMaxPooling3D(_AdaptiveMax, rank=3):
+    """The largest element of as many windows over volumes as asked for."""
 
 
 AvgPool1D, AvgPool2D, AvgPool3D = AveragePooling1D, AveragePooling2D, AveragePooling3D

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ganglion import config, ops
-from ganglion.layers.arguments import known_size
 from ganglion.layers.base import Layer
 
 __all__ = [
@@ -27,15 +26,23 @@ class Rescaling(Layer):
     array([0., 1.], dtype=float32)
     """
 
+    takes_python_numbers = True
+    keeps_shape = True
+
     def __init__(self, scale: Any, offset: Any = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.scale, self.offset = scale, offset
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:
-        scale = np.asarray(self.scale, self.dtype)
-        offset = np.asarray(self.offset, self.dtype)
-        return ops.cast(inputs, self.dtype) * scale + offset
+        scale, offset = self._per_channel(self.scale), self._per_channel(self.offset)
+        return ops.cast(inputs, self.compute_dtype) * scale + offset
+
+    def _per_channel(self, numbers: Any) -> np.ndarray:
+        """Return numbers in the shape that meets images of the chosen layout."""
+        array = np.asarray(numbers, self.compute_dtype)
+        is_first = config.image_data_format() == "channels_first"
+        return array.reshape(-1, 1, 1) if is_first and array.ndim == 1 else array
 
 
 @export("keras.layers")
@@ -48,6 +55,9 @@ class Normalization(Layer):
     >>> layer(np.array([[1.0], [3.0]])).ravel()
     array([-1.,  1.], dtype=float32)
     """
+
+    takes_python_numbers = True
+    keeps_shape = True
 
     def __init__(
         self,
@@ -63,7 +73,10 @@ class Normalization(Layer):
         self.invert = invert
         self.supports_masking = True
         if (mean is None) != (variance is None):
-            raise ValueError("Give both `mean` and `variance`, or none of them.")
+            raise ValueError(
+                "When setting values directly, both `mean` and `variance` must be set. "
+                f"Received: mean={mean} and variance={variance}"
+            )
         self.input_mean = None if mean is None else np.asarray(mean, float)
         self.input_variance = None if variance is None else np.asarray(variance, float)
         if np.shape(mean) != np.shape(variance) or np.ndim(mean) > len(self.axis):
@@ -74,8 +87,19 @@ class Normalization(Layer):
             )
 
     def build(self, input_shape: Any) -> None:
+        ndim = len(input_shape)
         for axis in self.axis:
-            known_size(self, input_shape, axis)
+            if not -ndim <= axis < ndim:
+                raise ValueError(
+                    f"All `axis` values must be in the range [-{ndim}, {ndim}), as the "
+                    f"input has shape {input_shape}. Received: axis={self.axis}"
+                )
+            if input_shape[axis] is None:
+                raise ValueError(
+                    "All `axis` values to be kept must have a known size: give it in "
+                    f"`Input(shape)`. Received: axis={self.axis}, with an input of "
+                    f"shape {input_shape}"
+                )
         if self.input_mean is not None:
             return
         shape = tuple(input_shape[axis] for axis in self._kept_axes(len(input_shape)))
@@ -132,7 +156,7 @@ class Normalization(Layer):
             variance = variance * weight + spread * (count / total)
             variance = variance + shift**2 * weight * (count / total)
         if not total:
-            raise ValueError("`adapt` got no data.")
+            raise ValueError("`adapt` got no data: an empty iterable.")
         self.adapt_mean.assign(mean)
         self.adapt_variance.assign(variance)
 
@@ -141,8 +165,8 @@ class Normalization(Layer):
         shape = tuple(batch.shape[axis] for axis in axes)
         if shape != self.adapt_mean.shape:
             raise ValueError(
-                f'Layer "{self.name}" was built for {self.adapt_mean.shape} features, '
-                f"but `adapt` got data of shape {batch.shape}."
+                f"`adapt` got data with an incompatible shape, {batch.shape}: layer "
+                f'"{self.name}" was built for {self.adapt_mean.shape} features.'
             )
         over = tuple(i for i in range(batch.ndim) if i not in axes)
         wide = np.asarray(batch, np.float64)
@@ -150,7 +174,7 @@ class Normalization(Layer):
         return count, wide.mean(axis=over), wide.var(axis=over)
 
     def call(self, inputs: Any) -> Any:
-        x = ops.cast(inputs, self.dtype)
+        x = ops.cast(inputs, self.compute_dtype)
         mean, variance = (
             self._aligned(statistic, x.ndim) for statistic in self._statistics()
         )
@@ -164,7 +188,7 @@ class Normalization(Layer):
         sizes = reversed(statistic.shape)
         for axis, size in zip(reversed(axes), sizes, strict=False):
             shape[axis] = size
-        return ops.reshape(ops.cast(statistic, self.dtype), shape)
+        return ops.reshape(ops.cast(statistic, self.compute_dtype), shape)
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments; what was adapted is a weight."""
@@ -186,6 +210,7 @@ def _batches(data: Any) -> Iterator[np.ndarray]:
         if not hasattr(array, "shape"):
             raise TypeError(
                 f"`adapt` needs an array or an iterable of arrays, not of "
-                f"{type(array).__name__}: wrap the data in np.array."
+                f"{type(array).__name__}, which has no `.shape`: wrap the data in "
+                "np.array."
             )
         yield np.asarray(array)

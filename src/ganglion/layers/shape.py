@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import ops
+from ganglion import config, ops
 from ganglion.compiler.ir.graph import ShapeError
 from ganglion.layers.arguments import (
     SpatialLayer,
-    channels_last,
     choice,
     keep,
     pair,
@@ -20,7 +19,9 @@ from ganglion.layers.arguments import (
     sizes,
 )
 from ganglion.layers.base import InputSpec, Layer
+from ganglion.ops.image.resizing import resized
 from ganglion.serialization import export
+from ganglion.symbolic import KerasTensor
 from ganglion.system import budget
 
 __all__ = [
@@ -28,6 +29,9 @@ __all__ = [
     "Reshape", "UpSampling1D", "UpSampling2D", "UpSampling3D", "ZeroPadding1D",
     "ZeroPadding2D", "ZeroPadding3D",
 ]  # fmt: skip
+
+
+_INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5")
 
 
 @export("keras.layers")
@@ -41,10 +45,12 @@ class Flatten(Layer):
 
     def __init__(self, data_format: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.data_format = channels_last(data_format)
+        self.data_format = config.data_format_of(data_format)
         self.input_spec = InputSpec(min_ndim=1)
 
     def call(self, inputs: Any) -> Any:
+        if self.data_format == "channels_first" and inputs.ndim > 2:
+            inputs = ops.transpose(inputs, (0, *range(2, inputs.ndim), 1))
         rows, *rest = inputs.shape
         return ops.reshape(inputs, (rows, math.prod(rest)))
 
@@ -65,12 +71,29 @@ class Reshape(Layer):
         is_number = isinstance(target_shape, (int, np.integer))
         shape = (target_shape,) if is_number else tuple(target_shape)
         unknown = [n for n in shape if n is None or n == -1]
-        if len(unknown) > 1 or any(n is not None and n < -1 for n in shape):
+        if len(unknown) > 1:
             raise ValueError(
-                "`target_shape` must hold whole numbers, at most one of them -1, got "
-                f"{target_shape!r}."
+                "There must be at most one unknown dimension (-1 or None) in "
+                f"`target_shape`. Received: target_shape={target_shape!r}"
+            )
+        if any(n is not None and n < -1 for n in shape):
+            raise ValueError(
+                "Each size must be a non-negative integer, or -1 for what is left. "
+                f"Received: target_shape={target_shape!r}"
             )
         self.target_shape = tuple(-1 if n is None else int(n) for n in shape)
+
+    def _outputs_for(self, args: Any, kwargs: dict[str, Any]) -> Any:
+        inputs = args[0]
+        if None not in inputs.shape[1:]:
+            return super()._outputs_for(args, kwargs)
+        return KerasTensor(self._shape_rule(inputs.shape), dtype=self.compute_dtype)
+
+    def _shape_rule(self, input_shape: Any) -> Any:
+        is_known = None not in input_shape[1:]
+        if is_known:
+            return None  # tracing also says whether it fits
+        return (input_shape[0], *(None if n == -1 else n for n in self.target_shape))
 
     def call(self, inputs: Any) -> Any:
         rows, *rest = inputs.shape
@@ -95,7 +118,8 @@ class Permute(Layer):
         self.dims = tuple(dims)
         if sorted(self.dims) != list(range(1, len(self.dims) + 1)):
             raise ValueError(
-                f"`dims` must hold each of 1 ... {len(self.dims)} once, got {dims!r}."
+                f"Invalid permutation argument `dims`: it must hold each of 1 ... "
+                f"{len(self.dims)} once. Received: dims={dims!r}"
             )
         self.input_spec = InputSpec(ndim=len(self.dims) + 1)
 
@@ -129,7 +153,10 @@ class _ZeroPadding(SpatialLayer):
 
     def call(self, inputs: Any) -> Any:
         added = [self.padding] if self.rank == 1 else self.padding
-        return ops.pad(inputs, ((0, 0), *added, (0, 0)))
+        borders = dict(zip(self._spatial_axes, added, strict=True))
+        return ops.pad(
+            inputs, [borders.get(axis, (0, 0)) for axis in range(inputs.ndim)]
+        )
 
 
 def _borders(rank: int, value: Any, name: str) -> Any:
@@ -168,16 +195,19 @@ class _Cropping(SpatialLayer):
 
     def call(self, inputs: Any) -> Any:
         cropping = [self.cropping] if self.rank == 1 else self.cropping
-        spatial = inputs.shape[1:-1]
-        for (low, high), size in zip(cropping, spatial, strict=True):
+        spans = [slice(None)] * inputs.ndim
+        for axis, (low, high) in zip(self._spatial_axes, cropping, strict=True):
+            size = inputs.shape[axis]
             if low + high >= size:
                 raise ShapeError(
-                    f'Layer "{self.name}" crops {self.cropping} from an input of shape '
-                    f"{inputs.shape}: nothing would be left."
+                    f'Layer "{self.name}": `cropping` parameter of '
+                    f"`{type(self).__name__}` layer must be smaller than the input. "
+                    "Values in `cropping` argument should be smaller than the "
+                    "corresponding spatial dimension of the input. Received: "
+                    f"input_shape={inputs.shape}, cropping={self.cropping}"
                 )
-        ends = zip(cropping, spatial, strict=True)
-        spans = tuple(slice(low, size - high) for (low, high), size in ends)
-        return inputs[(slice(None), *spans, slice(None))]
+            spans[axis] = slice(low, size - high)
+        return inputs[tuple(spans)]
 
 
 @export("keras.layers")
@@ -185,7 +215,7 @@ class Cropping1D(_Cropping, rank=1):
     """Takes away steps at the start and the end."""
 
     def __init__(self, cropping: Any = (1, 1), **kwargs: Any) -> None:
-        super().__init__(cropping, None, **kwargs)
+        super().__init__(cropping, "channels_last", **kwargs)
 
 
 @export("keras.layers")
@@ -204,7 +234,7 @@ class _UpSampling(SpatialLayer):
     def call(self, inputs: Any) -> Any:
         outputs = inputs
         factors = [self.size] if self.rank == 1 else self.size
-        for axis, times in enumerate(factors, 1):
+        for axis, times in zip(self._spatial_axes, factors, strict=True):
             outputs = ops.repeat(outputs, times, axis=axis)
         return outputs
 
@@ -212,6 +242,8 @@ class _UpSampling(SpatialLayer):
 @export("keras.layers")
 class UpSampling1D(_UpSampling, rank=1):
     """Repeats each step."""
+
+    data_format = "channels_last"
 
     def __init__(self, size: int = 2, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -238,13 +270,24 @@ class UpSampling2D(_UpSampling, rank=2):
         super().__init__(**kwargs)
         keep(self, locals())
         self.size = sizes(size, 2, "size")
-        known = ("nearest", "bilinear")
-        self.interpolation = choice(interpolation, "interpolation", known)
+        self.interpolation = choice(interpolation, "interpolation", _INTERPOLATIONS)
 
     def call(self, inputs: Any) -> Any:
         if self.interpolation == "nearest":
             return super().call(inputs)
-        return _bilinear(ops.cast(inputs, self.dtype), *self.size)
+        x = ops.cast(inputs, self.compute_dtype)
+        if self.data_format == "channels_last":
+            return self._interpolated(x)
+        outputs = self._interpolated(ops.transpose(x, (0, 2, 3, 1)))
+        return ops.transpose(outputs, (0, 3, 1, 2))
+
+    def _interpolated(self, x: Any) -> Any:
+        if self.interpolation == "bilinear":
+            return _bilinear(x, *self.size)
+        height, width = (
+            n * times for n, times in zip(x.shape[1:3], self.size, strict=True)
+        )
+        return resized(x, height, width, self.interpolation)
 
 
 @export("keras.layers")

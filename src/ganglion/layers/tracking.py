@@ -19,10 +19,17 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import keras2
+from ganglion import keras2, tree
 from ganglion.metrics.base import Metric
 from ganglion.random import SeedGenerator
 from ganglion.variables import Variable, current_scope
+
+_STATE = ("trainable", "fixed", "layers")
+_LOCKED = (
+    "You cannot add new elements of state (variables or sub-layers) to a layer that is "
+    "already built: it would get new ones at every call. Make them in `__init__()` or "
+    "in `build()`."
+)
 
 
 class Tracker:
@@ -39,6 +46,15 @@ class Tracker:
         }
         self._known: set[int] = set()
         self._watched: list[Any] = []  # containers that cannot report their changes
+        self.is_locked = False
+
+    def lock(self) -> None:
+        """Refuse new variables and layers: a `call` is under way."""
+        self.is_locked = True
+
+    def unlock(self) -> None:
+        """Take up new variables and layers again."""
+        self.is_locked = False
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_known": None}  # a copy's things have other numbers
@@ -53,6 +69,11 @@ class Tracker:
     def variables(self) -> list[Variable]:
         """The variables, those that were trainable when they came first."""
         return [*self._now("trainable"), *self._stores["fixed"]]
+
+    @property
+    def fixed(self) -> list[Variable]:
+        """The variables that never train."""
+        return self._now("fixed")
 
     @property
     def trainable(self) -> list[Variable]:
@@ -87,6 +108,8 @@ class Tracker:
         kind = self._kind(value)
         if kind is not None:
             if id(value) not in self._known:
+                if self.is_locked and kind in _STATE:
+                    raise ValueError(_LOCKED)
                 self._known.add(id(value))
                 self._stores[kind].append(value)
             return value
@@ -151,6 +174,7 @@ class WeightHolder:
             "_calls",
             "_initial_weights",
             "_losses",
+            "_loss_functions",
             "_build_shape",
             "_trainable",
             "trainable",
@@ -159,6 +183,7 @@ class WeightHolder:
     )
     _trainable: bool
     _losses: list[Any]
+    _loss_functions: list[Any]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self._untracked:
@@ -178,17 +203,34 @@ class WeightHolder:
             value.trainable = False
         return value
 
+    def _untrack_variable(self, variable: Variable) -> None:
+        """Forget a variable; returns None, to be set in its place."""
+        self._tracker.untrack(variable)
+
+    @property
+    def _layers(self) -> list[Any]:
+        return self._layers_below()
+
+    @property
+    def _trainable_variables(self) -> list[Variable]:
+        """The variables of this layer alone that train as long as the layer does."""
+        return self._tracker.trainable
+
+    @property
+    def _non_trainable_variables(self) -> list[Variable]:
+        return self._tracker.fixed
+
     def _layers_below(self) -> list[Any]:
         """Return the layers directly below this one, in order, each once."""
         return self._tracker.layers
 
     def _flatten_layers(
         self, include_self: bool = True, recursive: bool = True
-    ) -> Iterator[Any]:
-        """Yield this layer and all below it, each once."""
+    ) -> list[Any]:
+        """Return this layer and all below it, each once."""
         if not recursive:
-            yield from [*([self] if include_self else []), *self._layers_below()]
-            return
+            return [*([self] if include_self else []), *self._layers_below()]
+        layers: list[Any] = []
         seen: set[int] = set()
         stack: list[Any] = [self]
         while stack:
@@ -196,8 +238,9 @@ class WeightHolder:
             if id(layer) not in seen:
                 seen.add(id(layer))
                 if layer is not self or include_self:
-                    yield layer
+                    layers.append(layer)
                 stack.extend(reversed(layer._layers_below()))
+        return layers
 
     def _own_variables(self) -> list[Variable]:
         """Return the variables of this layer alone, in the order of Keras' files."""
@@ -216,8 +259,9 @@ class WeightHolder:
             for layer in self._flatten_layers()
         )
 
+    @property
     def _seed_generators(self) -> list[SeedGenerator]:
-        """Return the random generators of this layer and of those below."""
+        """The random generators of this layer and of those below."""
         return _unique(layer._tracker.seeds for layer in self._flatten_layers())
 
     @property
@@ -279,12 +323,13 @@ class WeightHolder:
 
         Outside of training, it is what the last call on arrays added.
         """
-        layers = list(self._flatten_layers())
+        layers = self._flatten_layers()
         scope = current_scope()
         if scope is not None:
             added = [loss for layer in layers for loss in scope.losses_of(layer)]
         else:
             added = [loss for layer in layers for loss in layer._losses]
+        added += [function() for layer in layers for function in layer._loss_functions]
         return added + [
             weight.regularizer(weight)
             for weight in self.trainable_weights
@@ -455,3 +500,5 @@ _TRACKED: dict[type, type] = {
     OrderedDict: TrackedOrderedDict,
     set: TrackedSet,
 }
+for _tracked in _TRACKED.values():
+    tree.register_node(_tracked)

@@ -6,7 +6,7 @@ True
 
 from __future__ import annotations
 
-from ganglion.losses import functions
+from ganglion.losses import class_numbers, functions
 from ganglion.losses.base import (
     Loss,
     LossFunctionWrapper,
@@ -14,7 +14,8 @@ from ganglion.losses.base import (
     get,
     serialize,
 )
+from ganglion.losses.class_numbers import *
 from ganglion.losses.functions import *
 
 __all__ = ["Loss", "LossFunctionWrapper", "deserialize", "get", "serialize"]
-__all__ += functions.__all__
+__all__ += [*class_numbers.__all__, *functions.__all__]

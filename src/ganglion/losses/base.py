@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import config, ops, tree
+from ganglion import config, dtype_policies, ops, tree
 from ganglion.compiler.ir import origin
 from ganglion.compiler.ir.graph import ShapeError
 from ganglion.masks import get_keras_mask
@@ -35,15 +35,16 @@ def checked_reduction(reduction: str | None) -> str | None:
         return MEAN
     if reduction not in REDUCTIONS:
         known = ", ".join(repr(name) for name in REDUCTIONS)
-        raise ValueError(f"Unknown reduction {reduction!r}: use one of {known}.")
+        raise ValueError(
+            f"Invalid value for argument `reduction`: {reduction!r}. Use one of "
+            f"{known}."
+        )
     return reduction
 
 
 def float_type(dtype: Any) -> str:
-    """Return the name of a type; None is the default float type."""
-    if isinstance(dtype, dict):
-        dtype = dtype.get("config", {}).get("name")
-    return np.dtype(getattr(dtype, "name", dtype) or config.floatx()).name
+    """Return what a type or a policy computes in; None is the default float type."""
+    return dtype_policies.get(dtype or config.floatx()).compute_dtype
 
 
 def to_array(structure: Any) -> Any:

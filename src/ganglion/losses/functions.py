@@ -65,8 +65,8 @@ def paired(name: str, y_true: Any, y_pred: Any) -> tuple[Value, Value]:
     label, prediction = same_rank(astype(y_true, prediction.dtype), prediction)
     if label.shape != prediction.shape:
         raise ShapeError(
-            f"{name}: labels of shape {label.shape} do not fit predictions of shape "
-            f"{prediction.shape}. {_way_out(label, prediction)}"
+            f"{name}: labels and predictions must have the same shape, got "
+            f"{label.shape} and {prediction.shape}. {_way_out(label, prediction)}"
         )
     return label, prediction
 

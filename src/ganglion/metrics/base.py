@@ -7,7 +7,7 @@ a trace it becomes part of the step.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,14 @@ from ganglion.serialization import (
     serialize_keras_object,
     with_defaults,
 )
-from ganglion.variables import Variable, current_scope, snake_case, unique_name
+from ganglion.tensors import as_tensor
+from ganglion.variables import (
+    StatelessScope,
+    Variable,
+    current_scope,
+    snake_case,
+    unique_name,
+)
 
 
 def registered(*aliases: str) -> Any:
@@ -131,6 +138,34 @@ class Metric:
                 variables.update(dict.fromkeys(part.variables))
         return list(variables)
 
+    def stateless_update_state(
+        self, metric_variables: Sequence[Any], *args: Any, **kwargs: Any
+    ) -> list[Any]:
+        """Return the values of the variables behind a batch, and change none."""
+        with self._with_values(metric_variables) as scope:
+            self.update_state(*args, **kwargs)
+        return scope.current_values(self.variables)
+
+    def stateless_result(self, metric_variables: Sequence[Any]) -> Any:
+        """Return the result that the variables would give with these values."""
+        with self._with_values(metric_variables):
+            return self.result()
+
+    def stateless_reset_state(self) -> list[Any]:
+        """Return the values of the variables at the start, and change none."""
+        with StatelessScope() as scope:
+            self.reset_state()
+        return scope.current_values(self.variables)
+
+    def _with_values(self, values: Sequence[Any]) -> StatelessScope:
+        variables = self.variables
+        if len(values) != len(variables):
+            raise ValueError(
+                f"`metric_variables` must have a value for each of the "
+                f'{len(variables)} variables of "{self.name}", got {len(values)}.'
+            )
+        return StatelessScope(zip(variables, values, strict=True))
+
     def _check_init(self) -> None:
         if not hasattr(self, "_variables"):
             raise RuntimeError(
@@ -226,7 +261,8 @@ class Mean(Metric):
     def result(self) -> Any:
         if current_scope() is None:  # asked for at every chunk of steps: no graph
             total, count = self.total.array, self.count.array
-            return np.asarray(total / count if count else 0.0, self.dtype)
+            mean = total / count if count else 0.0
+            return as_tensor(np.asarray(mean, self.dtype))
         return ops.divide_no_nan(self.total, self.count)
 
 

@@ -29,9 +29,11 @@ def checked_thresholds(thresholds: Any, default: float) -> list[float]:
     if thresholds is None:
         return [default]
     listed = list(thresholds) if np.ndim(thresholds) else [thresholds]
+    if not listed:
+        raise TypeError("There must be at least one threshold, got none.")
     wrong = [n for n in listed if n is None or not 0 <= n <= 1]
     if wrong:
-        raise ValueError(f"Thresholds must lie between 0 and 1, unlike {wrong}.")
+        raise ValueError(f"Threshold values must be in [0, 1]. Received: {wrong}")
     return [float(n) for n in listed]
 
 
@@ -98,7 +100,12 @@ def _prepared(
 
 
 def _one_class(label: Value, prediction: Value, number: int) -> tuple[Value, Value]:
-    if prediction.ndim < 2 or not -1 < number < prediction.shape[-1]:
+    if prediction.ndim < 2:
+        raise ShapeError(
+            "When class_id is provided, y_pred must be a 2D array with shape "
+            f"(num_samples, num_classes), found shape: {prediction.shape}"
+        )
+    if not -1 < number < prediction.shape[-1]:
         raise ShapeError(
             f"class_id={number} needs predictions with a column for that class, not "
             f"shape {prediction.shape}."

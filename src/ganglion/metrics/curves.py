@@ -30,7 +30,7 @@ def _known(value: Any, known: tuple[str, ...], kind: str) -> str:
     text = str(getattr(value, "value", value))
     name = {name.lower(): name for name in known}.get(text.lower())
     if name is None:
-        raise ValueError(f"Unknown {kind} {value!r}. {closest(text, known)}")
+        raise ValueError(f'Invalid AUC {kind} value: "{value}". {closest(text, known)}')
     return name
 
 
@@ -60,7 +60,7 @@ class AUC(ConfusionMetric):
         super().__init__(name=name, dtype=dtype)
         self.curve = _known(curve, _CURVES, "curve")
         self.summation_method = _known(
-            summation_method, _SUMMATIONS, "summation_method"
+            summation_method, _SUMMATIONS, "summation method"
         )
         self._given_thresholds = thresholds is not None
         self.init_thresholds = inner = _inner_thresholds(num_thresholds, thresholds)
@@ -106,7 +106,7 @@ class AUC(ConfusionMetric):
 
     def result(self) -> Any:
         if not self._variables:
-            return np.zeros((), self.dtype)
+            return ops.zeros((), self.dtype)
         tp, fp, tn, fn = (getattr(self, name) for name in self.counted)
         weights = self.label_weights if self.multi_label else None
         return _area(tp, fp, tn, fn, self.curve, self.summation_method, weights)
@@ -123,7 +123,9 @@ def _inner_thresholds(count: int, thresholds: Any) -> list[float]:
         return sorted(float(threshold) for threshold in thresholds)
     budget.take(BYTES_A_THRESHOLD * count, f"{count:,} thresholds")
     if count <= 1:
-        raise ValueError(f"`num_thresholds` must be more than 1, not {count}.")
+        raise ValueError(
+            f"Argument `num_thresholds` must be an integer > 1, not {count}."
+        )
     return [(i + 1) * 1.0 / (count - 1) for i in range(count - 2)]
 
 
@@ -199,11 +201,13 @@ class _Point(ConfusionMetric):
         super().__init__(name=name, dtype=dtype)
         if not 0 <= bound <= 1:
             raise ValueError(
-                f"`{self.limited}` must lie between 0 and 1, not {bound!r}."
+                f"Argument `{self.limited}` must be in the range [0, 1]. Received: "
+                f"{self.limited}={bound}"
             )
         if num_thresholds <= 0:
             raise ValueError(
-                f"`num_thresholds` must be positive, not {num_thresholds}."
+                "Argument `num_thresholds` must be an integer > 0, not "
+                f"{num_thresholds}."
             )
         budget.take(
             BYTES_A_THRESHOLD * num_thresholds, f"{num_thresholds:,} thresholds"

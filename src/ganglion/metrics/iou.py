@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 
 from ganglion import config, ops
+from ganglion.dtypes import is_float_dtype
 from ganglion.losses.base import to_array
 from ganglion.metrics.base import Configured, registered
 from ganglion.ops import op
@@ -71,6 +73,8 @@ class IoU(Configured):
         axis: int = -1,
     ) -> None:
         super().__init__(name=name, dtype="int32" if dtype in (None, "int") else dtype)
+        if not isinstance(num_classes, (int, np.integer)):
+            raise ValueError(f"`num_classes` must be a number, got {num_classes!r}.")
         if max(target_class_ids) >= num_classes:
             raise ValueError(
                 f"Class {max(target_class_ids)} is out of range: there are "
@@ -91,6 +95,12 @@ class IoU(Configured):
             y_true = ops.argmax(y_true, axis=self.axis)
         if not self.sparse_y_pred:
             y_pred = ops.argmax(y_pred, axis=self.axis)
+        if _loses_fractions(sample_weight, self.dtype):
+            warnings.warn(
+                f"The weights are float, the counts are {self.dtype}: casting cuts "
+                "their fractions off. Use whole weights, or `dtype='float32'`.",
+                stacklevel=2,
+            )
         options = (sample_weight, self.ignore_class, self.dtype)
         self.total_cm.assign_add(
             confusion_matrix(y_true, y_pred, self.num_classes, *options)
@@ -98,6 +108,10 @@ class IoU(Configured):
 
     def result(self) -> Any:
         return _mean_iou(self.total_cm, self.target_class_ids)
+
+
+def _loses_fractions(weights: Any, dtype: str) -> bool:
+    return is_float_dtype(getattr(weights, "dtype", "int32")) and "int" in dtype
 
 
 @op

@@ -48,17 +48,22 @@ class FBetaScore(Configured):
         super().__init__(name=name, dtype=dtype)
         if average not in (None, "micro", "macro", "weighted"):
             raise ValueError(
-                f"Unknown average {average!r}: use None, 'micro', 'macro' or "
-                "'weighted'."
+                "Invalid `average` argument value. Expected one of: {None, 'micro', "
+                f"'macro', 'weighted'}}. Received: average={average}"
             )
-        if not isinstance(beta, float) or beta <= 0.0:
-            raise ValueError(f"`beta` must be a positive float, not {beta!r}.")
-        if threshold is not None and (
-            not isinstance(threshold, float) or not 0.0 < threshold <= 1.0
-        ):
+        _check_float("beta", beta)
+        if beta <= 0.0:
             raise ValueError(
-                f"`threshold` must be a float above 0, at most 1, not {threshold!r}."
+                "Invalid `beta` argument value. It should be > 0. Received: "
+                f"beta={beta}"
             )
+        if threshold is not None:
+            _check_float("threshold", threshold)
+            if not 0.0 < threshold <= 1.0:
+                raise ValueError(
+                    "Invalid `threshold` argument value. It should verify "
+                    f"0 < threshold <= 1. Received: threshold={threshold}"
+                )
         self.average, self.beta, self.threshold = average, beta, threshold
 
     def _build(self, classes: int) -> None:
@@ -72,10 +77,10 @@ class FBetaScore(Configured):
         y_true, y_pred = to_array(y_true), to_array(y_pred)
         if len(y_pred.shape) != 2 or len(y_true.shape) != 2:
             raise ValueError(
-                f"{type(self).__name__} needs labels and predictions with two axes "
-                f"(batch, classes), not shapes {tuple(y_true.shape)} and "
-                f"{tuple(y_pred.shape)}: turn class numbers into one-hot rows with "
-                "keras.utils.to_categorical."
+                f"{type(self).__name__} expects 2D inputs with shape (batch_size, "
+                f"output_dim). Received input shapes: y_pred.shape="
+                f"{tuple(y_pred.shape)} and y_true.shape={tuple(y_true.shape)}. Turn "
+                "class numbers into one-hot rows with keras.utils.to_categorical."
             )
         if not self._variables:
             self._build(int(y_pred.shape[-1]))
@@ -91,6 +96,14 @@ class FBetaScore(Configured):
             return ops.zeros((), self.dtype)
         tp, fp, fn, weights = (getattr(self, name) for name in _COUNTS)
         return _f_score(tp, fp, fn, weights, self.beta, self.average)
+
+
+def _check_float(name: str, value: Any) -> None:
+    if not isinstance(value, float):
+        raise ValueError(
+            f"Invalid `{name}` argument value. It should be a Python float. Received: "
+            f"{name}={value} of type '{type(value)}'"
+        )
 
 
 @op
@@ -165,10 +178,14 @@ class R2Score(Configured):
         known = (None, "uniform_average", "variance_weighted_average")
         if class_aggregation not in known:
             raise ValueError(
-                f"Unknown class_aggregation {class_aggregation!r}: use one of {known}."
+                "Invalid value for argument `class_aggregation`: "
+                f"{class_aggregation!r}. Use one of {known}."
             )
         if num_regressors < 0:
-            raise ValueError(f"`num_regressors` is negative: {num_regressors}.")
+            raise ValueError(
+                "Invalid value for argument `num_regressors`: it must not be negative, "
+                f"got {num_regressors}."
+            )
         self.class_aggregation = class_aggregation
         self.num_regressors = num_regressors
         self.num_samples = self.add_variable((), "zeros", name="num_samples")
@@ -207,7 +224,7 @@ def _sums(y_true: Any, y_pred: Any, sample_weight: Any, dtype: Any) -> tuple[Any
     label, prediction = paired("r2_score", astype(y_true, dtype), astype(y_pred, dtype))
     if label.ndim != 2:
         raise ValueError(
-            "R2Score needs labels and predictions with two axes (batch, outputs), not "
+            "R2Score expects 2D inputs with shape (batch_size, output_dim). Received "
             f"shape {label.shape}."
         )
     weights = ops.ones((), dtype)

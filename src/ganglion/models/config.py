@@ -188,8 +188,9 @@ def compile_from_config(model: Model, config: dict[str, Any]) -> None:
     """Compile a model as the configuration says; make the optimizer's slots."""
     if type(model).compile is not Model.compile:
         warnings.warn(
-            f'The model "{model.name}" has a `compile` of its own, so it was loaded '
-            "without compiling: define `compile_from_config`, or call `compile`.",
+            "`compile()` was not called as part of model loading because the model's "
+            f"`compile()` method is custom. Define `compile_from_config` in the class "
+            f'of "{model.name}", or call `compile`.',
             stacklevel=2,
         )
         return
@@ -261,6 +262,10 @@ def _subclass_from(cls: Any, config: dict[str, Any]) -> Any:
 
 
 def _layer_from(entry: dict[str, Any]) -> Layer:
+    if not isinstance(entry, dict) or "config" not in entry:
+        raise ValueError(
+            f"Expected a dictionary containing a 'config' key, got {entry!r:.80}."
+        )
     layer = deserialize_keras_object(entry)
     if not isinstance(layer, Layer):
         raise TypeError(f"a layer is expected, not {layer!r:.80}")
@@ -319,10 +324,24 @@ class _GraphReader:
                 if not nodes:
                     del self._waiting[name]
             if sum(map(len, self._waiting.values())) == before:
-                raise ValueError(
-                    "the layers are not connected: nothing leads from the inputs to "
-                    f"{', '.join(list(self._waiting)[:8])}"
-                )
+                raise ValueError(self._disconnected())
+
+    def _disconnected(self) -> str:
+        """Return why no layer can be called any more: some is missing, or a loop."""
+        wanted = [
+            ref[0]
+            for nodes in self._waiting.values()
+            for node in nodes
+            for ref in self._references(node)
+        ]
+        missing = [name for name in wanted if name not in self._operations]
+        if missing:
+            return f"Missing node: {missing[0]}, which other layers are called on"
+        names = ", ".join(list(self._waiting)[:8])
+        return (
+            "the layers are not connected, or connected in a loop: nothing leads from "
+            f"the inputs to {names}"
+        )
 
     def _is_ready(self, node: Any) -> bool:
         return all(ref[:2] in self._outputs for ref in self._references(node))
@@ -398,38 +417,6 @@ def _history(entry: dict[str, Any]) -> TensorRef:
 
 
 # ---- clones and files --------------------------------------------------------------
-
-
-def clone_model(
-    model: Model,
-    input_tensors: Any = None,
-    clone_function: Any = None,
-    call_function: Any = None,
-    recursive: bool = False,
-    **kwargs: Any,
-) -> Model:
-    """Return a model of the same shape with new weights, compiled if the model is."""
-    if kwargs:
-        raise TypeError(f"clone_model does not know {', '.join(sorted(kwargs))}.")
-    unsupported = {
-        "input_tensors": input_tensors,
-        "clone_function": clone_function,
-        "call_function": call_function,
-        "recursive": recursive or None,  # it is about the functions
-    }
-    for name, value in unsupported.items():
-        if value is not None:
-            raise ValueError(
-                f"clone_model: `{name}` is not supported. Change what "
-                "`model.get_config()` gives, and make the model by `from_config`."
-            )
-    config = model.get_config()
-    ends = {k: v for k, v in config.items() if k in ("input_layers", "output_layers")}
-    clone: Model = type(model).from_config(plain_config(config) | ends)
-    compiled = model.get_compile_config()
-    if compiled is not None:
-        clone.compile_from_config(compiled)
-    return clone
 
 
 def save_model(

@@ -11,12 +11,13 @@ import numpy as np
 
 from ganglion import ops, tree
 from ganglion.compiler.ir.graph import Value
+from ganglion.compiler.ir.shaping import is_float
 from ganglion.layers import InputLayer, Layer
 from ganglion.layers.preprocessing.host import HostOutputs
 from ganglion.layers.preprocessing.words import as_text_array, is_text
 from ganglion.masks import get_keras_mask, set_keras_mask
 from ganglion.models.host_part import HostPart, host_part_of
-from ganglion.symbolic import Call, Function, KerasTensor, is_symbolic
+from ganglion.symbolic import TEXT, Call, Function, KerasTensor, is_symbolic
 from ganglion.variables import MOST_CALLS, current_scope, too_many_calls
 
 
@@ -34,7 +35,11 @@ class Network:
         self.flat_outputs: list[KerasTensor] = tree.flatten(outputs)
         _check_tensors("inputs", self.flat_inputs)
         _check_tensors("outputs", self.flat_outputs)
-        self.calls = _ordered_calls(self.flat_outputs, set(self.flat_inputs))
+        try:
+            self.calls = _ordered_calls(self.flat_outputs, set(self.flat_inputs))
+        except ValueError:
+            _name_disconnected(outputs, set(self.flat_inputs))
+            raise
         self.operations = _in_keras_order(
             self.calls, self.flat_outputs, self.flat_inputs
         )
@@ -44,6 +49,7 @@ class Network:
             for operation in self.operations
             if not isinstance(operation, Function)
         ]
+        self._warned_of_structure = False
         # The outputs for inputs of some shapes.
         self._inferred: dict[Any, list[KerasTensor]] = {}
 
@@ -170,15 +176,36 @@ class Network:
             values = tree.flatten(inputs)
         if len(values) != len(self.flat_inputs):
             raise ValueError(
-                f"The model has {len(self.flat_inputs)} inputs "
-                f"({', '.join(self.input_names)}), but {len(values)} were given."
+                f"The model expects {len(self.flat_inputs)} "
+                f"{self._names_in_words}, but {len(values)} were given."
             )
-        pairs = zip(values, self.flat_inputs, strict=True)
-        return [_fit(value, tensor, self.any_size) for value, tensor in pairs]
+        pairs = zip(values, tree.flatten_with_path(self.inputs), strict=True)
+        return [_fit(value, *place, self.any_size) for value, place in pairs]
+
+    @property
+    def _names_in_words(self) -> str:
+        if isinstance(self.inputs, dict):
+            return f"named input(s) with keys {list(self.inputs)}"
+        return f"input(s) ({', '.join(self.input_names)})"
 
     def matched(self, data: Any) -> Any:
-        """Return data under the keys of the inputs, where these are a dictionary."""
-        return _matched(self.inputs, data) if isinstance(self.inputs, dict) else data
+        """Return data under the keys of the inputs, where these are a dictionary.
+
+        Data of another structure is warned of, once a model.
+        """
+        if not isinstance(self.inputs, dict):
+            return data
+        return _matched(self.inputs, data, self._warn_of_structure)
+
+    def _warn_of_structure(self, keys: str, got: str) -> None:
+        if self._warned_of_structure:
+            return
+        self._warned_of_structure = True
+        warnings.warn(
+            "The structure of `inputs` doesn't match the expected structure: a "
+            f"dictionary with the keys {keys} is expected, but got {got}.",
+            stacklevel=5,
+        )
 
     def _by_name(self, inputs: dict[str, Any]) -> list[Any]:
         names = [
@@ -194,7 +221,9 @@ class Network:
         return [inputs[name] for name in names]
 
 
-def _matched(wanted: dict[str, Any], data: Any) -> Any:
+def _matched(
+    wanted: dict[str, Any], data: Any, warn: Callable[[str, str], None]
+) -> Any:
     """Return the data of inputs that are a dictionary, by the same keys.
 
     As in Keras, keys that the model does not have are left out with a warning, and a
@@ -206,11 +235,12 @@ def _matched(wanted: dict[str, Any], data: Any) -> Any:
         kind = f"a {type(data).__name__} of {len(data)}" if is_list else "an array"
         if list(wanted) != sorted(wanted):
             raise ValueError(
-                f"The inputs of the model are a dictionary with the keys {keys}: give "
-                f"a dictionary, not {kind}, whose order is not theirs."
+                "The structure of `inputs` doesn't match the expected structure: the "
+                f"inputs of the model are a dictionary with the keys {keys}; give a "
+                f"dictionary, not {kind}, whose order is not theirs."
             )
         if len(tree.flatten(data)) == len(tree.flatten(wanted)):
-            _warn_of_structure(keys, kind)
+            warn(keys, kind)
         return data
     missing = [key for key in wanted if key not in data]
     got = ", ".join(map(repr, data))
@@ -220,19 +250,11 @@ def _matched(wanted: dict[str, Any], data: Any) -> Any:
             f"takes a dictionary with the keys {keys}, but got {got}."
         )
     if len(data) > len(wanted):
-        _warn_of_structure(keys, f"a dictionary with the keys {got}")
+        warn(keys, f"a dictionary with the keys {got}")
     return {
-        key: _matched(part, data[key]) if isinstance(part, dict) else data[key]
+        key: _matched(part, data[key], warn) if isinstance(part, dict) else data[key]
         for key, part in wanted.items()
     }
-
-
-def _warn_of_structure(keys: str, got: str) -> None:
-    warnings.warn(
-        "The structure of `inputs` doesn't match the expected structure: a dictionary "
-        f"with the keys {keys} is expected, but got {got}.",
-        stacklevel=4,
-    )
 
 
 def _network_of(operation: Any) -> Network | None:
@@ -287,11 +309,18 @@ def _identity(leaf: Any) -> Any:
     return (id(leaf), id(get_keras_mask(leaf))) if isinstance(leaf, Value) else leaf
 
 
-def _fit(value: Any, tensor: KerasTensor, any_size: bool) -> Any:
+def _fit(value: Any, path: Any, tensor: KerasTensor, any_size: bool) -> Any:
     """Add or remove a last axis of one, as Keras does, and check the shape.
 
     Another number of rows than `Input(batch_size=...)` says is no mistake in Keras.
     """
+    if value is None:
+        if is_optional(tensor):
+            return None
+        raise ValueError(
+            f'The input "{_operation_name(tensor)}" is not optional, but got None: '
+            "give its data, or make it by Input(..., optional=True)."
+        )
     shape, mask = tuple(value.shape), get_keras_mask(value)
     if len(shape) == tensor.ndim - 1 and tensor.shape[-1] == 1:
         is_array = isinstance(value, np.ndarray)  # perhaps of text
@@ -306,12 +335,20 @@ def _fit(value: Any, tensor: KerasTensor, any_size: bool) -> Any:
     )
     if not fits:
         raise ValueError(
-            f'Input "{_operation_name(tensor)}" expects shape {tensor.shape}, but the '
-            f"data has shape {(None, *shape[1:])}."
+            f"The data of the input with name {_operation_name(tensor)!r} and path "
+            f"{'.'.join(map(str, path))!r} does not fit: expected shape="
+            f"{tensor.shape}, found shape={shape}."
         )
+    if isinstance(value, Value) and is_float(value.dtype) and tensor.dtype != TEXT:
+        value = ops.cast(value, tensor.dtype)
     if mask is not None:
         set_keras_mask(value, mask)
     return value
+
+
+def is_optional(tensor: KerasTensor) -> bool:
+    """Return whether an input may be None: `Input(..., optional=True)`."""
+    return tensor.call is not None and getattr(tensor.call.operation, "optional", False)
 
 
 def _operation_name(tensor: KerasTensor) -> str:
@@ -322,9 +359,21 @@ def _check_tensors(argument: str, tensors: list[Any]) -> None:
     for tensor in tensors:
         if not is_symbolic(tensor):
             raise ValueError(
-                f"`{argument}` of a Model must be Keras tensors (made by `Input` and "
-                f"layer calls), not {type(tensor).__name__}."
+                f"All `{argument}` values must be KerasTensors (made by `Input` and "
+                f"layer calls), got {type(tensor).__name__}."
             )
+
+
+def _name_disconnected(outputs: Any, inputs: set[KerasTensor]) -> None:
+    """Refuse the output that needs something else than the inputs, by its path."""
+    for path, tensor in tree.flatten_with_path(outputs):
+        try:
+            _ordered_calls([tensor], inputs)
+        except ValueError as error:
+            name = ".".join(map(str, path))
+            raise ValueError(
+                f"Output with path `{name}` is not connected to `inputs`: {error}"
+            ) from None
 
 
 def _check_names(operations: list[Any]) -> None:
@@ -350,8 +399,8 @@ def _ordered_calls(outputs: list[KerasTensor], inputs: set[KerasTensor]) -> list
             continue
         if call is None or not call.inputs:
             raise ValueError(
-                f"The graph is not connected: {tensor} is needed for the outputs but "
-                "cannot be reached from the inputs."
+                f"The graph is not connected: Output {tensor} is not connected to "
+                "`inputs`, but needed for the outputs."
             )
         if inputs_done:
             if call not in seen:

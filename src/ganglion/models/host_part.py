@@ -18,6 +18,7 @@ from ganglion.layers import Layer
 from ganglion.layers.preprocessing.host import HostLayer, HostOutputs
 from ganglion.layers.preprocessing.words import is_text
 from ganglion.symbolic import TEXT, Call, KerasTensor
+from ganglion.system import uncompiled
 
 if TYPE_CHECKING:
     from ganglion.models.functional import Network
@@ -81,7 +82,7 @@ class HostPart:
         for call in self.calls:
             layer = call.operation
             is_layer = isinstance(layer, Layer)
-            if is_layer and (layer.trainable_weights or layer._seed_generators()):
+            if is_layer and (layer.trainable_weights or layer._seed_generators):
                 return (
                     f'Layer "{layer.name}" lies before a layer that runs on the host '
                     "(for text, a lookup or a hash), where nothing is trained or "
@@ -110,6 +111,9 @@ class HostPart:
         arrays = self._network.standard(inputs)
         for tensor, array in zip(self._network.flat_inputs, arrays, strict=True):
             _check_kind(tensor, array)
+        for call in self.calls:
+            name = getattr(call.operation, "name", None) or call.operation.__name__
+            uncompiled.note("calls of layers on the host", name)
         rows = len(arrays[0]) if arrays[0].ndim else 0
         if rows <= _BLOCK or self.row_bytes() == math.inf:
             return self._run(arrays)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import copy
+import re
+import warnings
 from typing import Any
 
 from ganglion import keras2, symbolic
 from ganglion.layers import Layer
 from ganglion.layers.construction import by_calling, shapes_of, unwrapped
+from ganglion.models.calibration import calibrate
 from ganglion.models.functional import Network, shared
+from ganglion.models.state_tree import assign_nested_state, nested_state
 from ganglion.models.summary import summary as print_summary
+from ganglion.quantizers.configs import resolved
 from ganglion.serialization import export
 from ganglion.symbolic import KerasTensor
 from ganglion.training.trainer import Trainer
@@ -44,7 +49,10 @@ class Model(Trainer):
     10
     """
 
-    _untracked = Trainer._untracked | {"_network", "_symbolic_losses"}
+    _untracked = Trainer._untracked | {
+        "_network", "_symbolic_losses", "_symbolic_metrics",
+    }  # fmt: skip
+    takes_python_numbers = True  # lists of numbers or texts, for its inputs to read
     _warned_of_mask = True  # a mask goes to the layers inside, which warn of it
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
@@ -58,6 +66,7 @@ class Model(Trainer):
         self._start_training_state()
         self._network: Network | None = None
         self._symbolic_losses: list[KerasTensor] = []
+        self._symbolic_metrics: dict[str, KerasTensor] = {}
         if inputs is not None:
             self._network = Network(inputs, outputs)
             self.built = True
@@ -70,6 +79,18 @@ class Model(Trainer):
         if self._network is not None:
             return LayerList(self._network.layers)
         return super()._layers_below()
+
+    @layers.setter
+    def layers(self, layers: Any) -> None:
+        raise AttributeError(
+            "`Model.layers` attribute is reserved and should not be used: keep the "
+            "layers under another name."
+        )
+
+    @property
+    def operations(self) -> list[Any]:
+        """The layers and ops of a functional model, inputs first."""
+        return list(self._functional("operations").operations)
 
     def _layers_below(self) -> list[Layer]:
         # Those of the graph, and others that attributes hold.
@@ -155,16 +176,25 @@ class Model(Trainer):
                 f"{type(self).__name__} does not define `call`, and was not given "
                 "`inputs` and `outputs`."
             )
-        outputs, losses = self._network.run(inputs, self._symbolic_losses, mask)
+        measured = list(self._symbolic_metrics.values())
+        extra = [*self._symbolic_losses, *measured]
+        outputs, values = self._network.run(inputs, extra, mask)
         scope = current_scope()
         if scope is not None:
-            for loss in losses:
+            for loss in values[: len(self._symbolic_losses)]:
                 scope.add_loss(self, read(loss))
+            rest = values[len(self._symbolic_losses) :]
+            for name, value in zip(self._symbolic_metrics, rest, strict=True):
+                super().add_metric(value, name)
         return _alone(outputs)
 
     def _replays(self) -> bool:
         """Return whether a call does nothing else than to repeat the graph's calls."""
         return self._network is not None and type(self).call is Model.call
+
+    def _cast_float(self, leaf: Any) -> Any:
+        # The inputs of a graph say their types; its layers cast as they compute.
+        return leaf if self._replays() else super()._cast_float(leaf)
 
     def _infer(self, args: Any, kwargs: dict[str, Any]) -> Any:
         if self._replays() and len(args) == 1 and not symbolic.any_symbolic(kwargs):
@@ -188,6 +218,53 @@ class Model(Trainer):
             return
         self._functional("loss")
         self._symbolic_losses.extend(losses)
+        self._step_cache.clear()
+
+    def get_quantization_layer_structure(self, mode: Any = None) -> Any:
+        """Return the layers before the blocks of the model, and the blocks.
+
+        GPTQ and AWQ quantize block by block. A subclass that knows its blocks returns
+        ``{"pre_block_layers": [...], "sequential_blocks": [...]}``; others None.
+        """
+        return None
+
+    def quantize(  # type: ignore[override]
+        self, mode: Any = None, config: Any = None, filters: Any = None, **kwargs: Any
+    ) -> None:
+        """Quantize all layers that can be, or those whose names fit `filters`.
+
+        Filters are a pattern, a list of them, or a function of a layer. Layers that
+        cannot be quantized stay as they are, with a warning.
+        """
+        type_check = kwargs.pop("type_check", True)
+        if kwargs:
+            raise ValueError(
+                f"Unrecognized keyword arguments passed to {type(self).__name__}: "
+                f"{kwargs}"
+            )
+        config = resolved(mode, config)
+        for layer in self._flatten_layers():
+            is_leaf = len(layer._flatten_layers()) == 1
+            if is_leaf and layer is not self and _fits(layer, filters):
+                try:
+                    layer.quantize(config.mode, type_check=type_check, config=config)
+                except NotImplementedError as error:
+                    warnings.warn(str(error), stacklevel=2)
+        if config.mode in ("gptq", "awq"):
+            calibrate(self, config, lambda layer: _fits(layer, filters))
+        self._step_cache.clear()
+        self._chosen_weights = None
+
+    def add_metric(
+        self, value: Any, name: str | None = None, aggregation: str | None = None
+    ) -> None:
+        if not symbolic.is_symbolic(value):
+            super().add_metric(value, name, aggregation)
+            return
+        if name is None:
+            raise ValueError("`add_metric` needs a `name` for what is reported.")
+        self._functional("metric")
+        self._symbolic_metrics[name] = value
         self._step_cache.clear()
 
     @by_calling
@@ -244,6 +321,14 @@ class Model(Trainer):
 
         saving.save_model(self, filepath, overwrite=overwrite, zipped=zipped, **kwargs)
 
+    def export(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
+        """Refuse to write the files of other runtimes, with the way out."""
+        raise NotImplementedError(
+            f"keras.Model.export: {filepath} cannot be written, as files of other "
+            "runtimes (SavedModel, ONNX, LiteRT, OpenVINO) are not made here. Save the "
+            "model with `model.save('model.keras')`, and export that file with Keras."
+        )
+
     def save_weights(
         self, filepath: Any, overwrite: bool = True, max_shard_size: Any = None
     ) -> None:
@@ -283,6 +368,17 @@ class Model(Trainer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._start_training_state()
         vars(self).update(state)
+
+    def get_state_tree(self, value_format: str = "backend_tensor") -> dict[str, Any]:
+        """Return all variables as nested dictionaries, by kind and path.
+
+        Values are tensors, or arrays with ``value_format="numpy_array"``.
+        """
+        return nested_state(self, value_format)
+
+    def set_state_tree(self, state_tree: dict[str, Any]) -> None:
+        """Assign what `get_state_tree` returned, or a part of it."""
+        assign_nested_state(self, state_tree)
 
     def to_json(self, **kwargs: Any) -> str:
         """Return the architecture as JSON text."""
@@ -350,3 +446,18 @@ def _placeholders(shapes: Any) -> Any:
     if shapes and isinstance(shapes[0], (list, tuple)):
         return [_placeholders(shape) for shape in shapes]
     return KerasTensor(tuple(shapes))
+
+
+def _fits(layer: Layer, filters: Any) -> bool:
+    """Return whether a layer is to be quantized."""
+    if filters is None:
+        return True
+    if callable(filters):
+        return bool(filters(layer))
+    patterns = [filters] if isinstance(filters, str) else filters
+    if not isinstance(patterns, (list, tuple)):
+        raise ValueError(
+            "The `filters` argument must be a regex string, a list of regex strings, "
+            f"or a callable. Received: {type(filters)}"
+        )
+    return any(re.search(pattern, layer.name) for pattern in patterns)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
 
-from ganglion import keras2
+from ganglion import keras2, tree
 from ganglion.compiler.ir import origin
 from ganglion.layers import InputLayer, Layer
 from ganglion.layers.construction import by_calling
@@ -48,21 +49,30 @@ class Sequential(Model):
     def layers(self) -> list[Layer]:
         return LayerList(self._stack)
 
+    @layers.setter
+    def layers(self, layers: Any) -> None:
+        raise AttributeError(
+            "`Sequential.layers` attribute is reserved and should not be used. Use "
+            "`add()` and `pop()` to change the layers of this model."
+        )
+
     def add(self, layer: Any, rebuild: bool = True) -> None:
         """Append a layer, or say what the input looks like."""
         if isinstance(layer, KerasTensor) and layer.call is not None:
             layer = layer.call.operation
         if not isinstance(layer, Layer):
             hint = f" Write {layer.__name__}(...)." if isinstance(layer, type) else ""
-            raise TypeError(
-                f"Only layers can be added to a Sequential, not {layer!r}.{hint}"
+            raise ValueError(
+                "Only instances of `keras.Layer` can be added to a Sequential model, "
+                f"not {layer!r}.{hint}"
             )
         if isinstance(layer, InputLayer):
             self._set_input(layer)
         else:
             if any(other.name == layer.name for other in self._stack):
                 raise ValueError(
-                    f'All layers need their own name, but "{layer.name}" is used twice.'
+                    "All layers added to a Sequential model should have unique names, "
+                    f'but "{layer.name}" is used twice.'
                 )
             if not self._stack and self._input_layer is None:
                 hint = _input_hint(layer)
@@ -83,7 +93,10 @@ class Sequential(Model):
 
     def _set_input(self, layer: InputLayer) -> None:
         if self._stack or self._input_layer is not None:
-            raise ValueError("An Input must be the first thing in a Sequential.")
+            raise ValueError(
+                f'Sequential model "{self.name}" has already been configured to use '
+                "another input, or has layers: an Input must be the first thing in it."
+            )
         self._input_layer = layer
 
     def _rebuild(self, added: Layer | None = None) -> None:
@@ -109,22 +122,49 @@ class Sequential(Model):
     ) -> None:
         with origin.inside(self.name, self.created):
             for layer in layers:
-                tensor = layer(tensor)
+                try:
+                    tensor = layer(tensor)
+                except NotImplementedError:
+                    return  # its shapes are not known before it is called on data
+                except TypeError:
+                    _refuse_several_arguments(layer)
+                    raise
         self._network = Network(start, tensor, any_size)
         self.built = True
 
     @by_calling
     def build(self, input_shape: Any = None) -> None:
+        if self._network is not None and input_shape is not None:
+            self._refuse_other_shape(input_shape)
         if self._network is not None or not self._stack:
             return
         if input_shape is None:
             raise ValueError("A Sequential without an Input needs an `input_shape`.")
+        if not tree.is_shape(input_shape):
+            self.built = True  # several inputs: layers are built while they are called
+            return
         shape = tuple(input_shape)
         takes_text = self._stack[0].compute_dtype == TEXT
         dtype = TEXT if takes_text else None
         self._input_layer = InputLayer(batch_shape=shape, dtype=dtype)
         start = self._input_layer.output
         self._connect(start, start, self._stack, any_size=self._building)
+
+    def _refuse_other_shape(self, shape: Any) -> None:
+        assert self._network is not None
+        known = self._network.flat_inputs[0].shape
+        is_other = tree.is_shape(shape) and (
+            len(shape) != len(known)
+            or any(
+                None not in pair and len({*pair}) > 1
+                for pair in zip(shape, known, strict=True)
+            )
+        )
+        if is_other and not self._network.any_size:
+            raise ValueError(
+                f'Sequential model "{self.name}" has already been configured to use '
+                f"input shape {known}. You cannot build it with input_shape {shape}."
+            )
 
     def _build_once(self, shapes: Any) -> None:
         # From data: other data may have other sizes, if the layers take them.
@@ -137,8 +177,17 @@ class Sequential(Model):
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         if self._network is None:
+            if not self._stack and self._input_layer is None:
+                raise ValueError(
+                    f'Sequential model "{self.name}" cannot be called because it has '
+                    "no layers: `add` some first."
+                )
             if mask is not None:
-                set_keras_mask(inputs, mask)
+                for tensor, its in zip(
+                    tree.flatten(inputs), tree.flatten(mask), strict=False
+                ):
+                    if its is not None:
+                        set_keras_mask(tensor, its)
             for layer in self._stack:
                 inputs = layer(inputs)
             return inputs
@@ -169,6 +218,17 @@ class Sequential(Model):
         from ganglion.models import config
 
         return config.sequential_config(self)
+
+
+def _refuse_several_arguments(layer: Layer) -> None:
+    parameters = inspect.signature(layer.call).parameters.values()
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind < 2]
+    if len(needed) != 1:
+        raise ValueError(
+            "Layers added to a Sequential model can only have a single positional "
+            f'argument, the input tensor. Layer "{layer.name}" has {needed}: give the '
+            "others defaults, or use the functional API."
+        )
 
 
 def _input_hint(layer: Layer) -> Any:

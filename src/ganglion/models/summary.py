@@ -164,7 +164,9 @@ def output_shape(layer: Any, calls: Sequence[Call] = ()) -> str:
     if shape is None:
         return "?"
     try:
-        return _shape_text(layer.compute_output_shape(shape))
+        several = isinstance(shape, dict)  # of arguments, by their names
+        known = layer.compute_output_shape
+        return _shape_text(known(**shape) if several else known(shape))
     except Exception:  # a layer of the user's, called in a way only its model knows
         return "?"
 
@@ -175,6 +177,9 @@ def _shape_text(shape: Any) -> str:
     >>> _shape_text((None, 10)), _shape_text([(3,)])
     ('(None, 10)', '[(3)]')
     """
+    if isinstance(shape, dict):
+        shape = list(shape.values())
+        shape = shape[0] if len(shape) == 1 else shape
     if isinstance(shape, tuple):
         return f"({', '.join(map(str, shape))})"
     return f"[{', '.join(map(_shape_text, shape))}]"

@@ -9,52 +9,92 @@ array([0., 2.], dtype=float32)
 """
 
 from ganglion.compiler.ir.graph import register_operators as _register_operators
+from ganglion.dtypes import register_cast as _register_cast
 from ganglion.ops import (
     activation,
+    adaptive,
+    algebra,
+    bitwise,
+    blocks,
     choices,
+    complex_numbers,
     control,
     creation,
+    ctc,
+    custom,
+    elementary,
+    fourier,
+    image,
     indexing,
     linalg,
     nn,
     numpy,
+    products,
     reduction,
     shapes,
+    spaces,
     while_loops,
     windows,
 )
 from ganglion.ops.activation import *
+from ganglion.ops.adaptive import *
+from ganglion.ops.algebra import *
+from ganglion.ops.bitwise import *
+from ganglion.ops.blocks import *
 from ganglion.ops.choices import *
+from ganglion.ops.complex_numbers import *
 from ganglion.ops.control import *
 from ganglion.ops.creation import *
+from ganglion.ops.ctc import *
+from ganglion.ops.custom import *
 from ganglion.ops.dispatch import op
+from ganglion.ops.elementary import *
+from ganglion.ops.fourier import *
 from ganglion.ops.indexing import *
 from ganglion.ops.linalg import *
 from ganglion.ops.nn import *
 from ganglion.ops.numpy import *
+from ganglion.ops.order import nan_reduction, quantiles, segments, sorting
+from ganglion.ops.order.nan_reduction import *
+from ganglion.ops.order.quantiles import *
+from ganglion.ops.order.segments import *
+from ganglion.ops.order.sorting import *
+from ganglion.ops.products import *
 from ganglion.ops.reduction import *
 from ganglion.ops.shapes import *
+from ganglion.ops.spaces import *
 from ganglion.ops.while_loops import *
 from ganglion.ops.windows import *
 
-# What the operators of traced values mean: `a + b` is `add(a, b)`.
-_OPERATORS = """
-    add subtract multiply divide floor_divide mod power matmul equal not_equal less
-    less_equal greater greater_equal logical_and logical_or logical_not negative
-    absolute getitem reshape squeeze
-"""
-_register_operators({name: globals()[name] for name in _OPERATORS.split()})
-
-__all__ = ["op"]
+__all__ = ["image", "op"]
 __all__ += activation.__all__
+__all__ += adaptive.__all__
+__all__ += algebra.__all__
+__all__ += bitwise.__all__
+__all__ += blocks.__all__
 __all__ += choices.__all__
+__all__ += complex_numbers.__all__
 __all__ += control.__all__
 __all__ += creation.__all__
+__all__ += ctc.__all__
+__all__ += custom.__all__
+__all__ += elementary.__all__
+__all__ += fourier.__all__
 __all__ += indexing.__all__
 __all__ += linalg.__all__
 __all__ += nn.__all__
 __all__ += numpy.__all__
+__all__ += nan_reduction.__all__
+__all__ += quantiles.__all__
+__all__ += segments.__all__
+__all__ += sorting.__all__
+__all__ += products.__all__
 __all__ += reduction.__all__
 __all__ += shapes.__all__
+__all__ += spaces.__all__
 __all__ += while_loops.__all__
 __all__ += windows.__all__
+
+# What the operators and methods of values and tensors mean: `a + b` is `add(a, b)`.
+_register_operators({name: globals()[name] for name in __all__})
+_register_cast(cast)

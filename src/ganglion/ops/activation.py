@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
+from ganglion import symbolic
 from ganglion.compiler.ir import arrays
 from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir import shaping as s
@@ -157,6 +159,15 @@ def softmax(x: Any, axis: Any = -1) -> Any:
     """Return exp(x) over its sum along an axis."""
     value = floating(x)
     axes = axes_of(axis, value.ndim)
+    is_real = symbolic.unknown_size() is None  # no size that stands for another
+    if is_real and isinstance(axis, int) and value.shape[axis] == 1:
+        warnings.warn(
+            f"You are using a softmax over axis {axis} of a tensor of shape "
+            f"{value.shape}. This axis has size 1. The softmax operation will always "
+            "return the value 1, which is likely not what you intended. Did you mean "
+            "to use a sigmoid instead?",
+            stacklevel=3,
+        )
     powers = p.exp(_shifted(value, axes))
     total = s.sum_(powers, axes=axes)
     return p.divide(powers, s.keep_axes(total, axes, value.shape))

@@ -13,6 +13,7 @@ import numpy as np
 
 from ganglion.compiler.ir import origin
 from ganglion.compiler.ir.graph import Constant, Input, Node, Value, evaluate
+from ganglion.symbolic import unknown_size
 from ganglion.variables import current_scope
 
 
@@ -57,6 +58,8 @@ def require_range(
 ) -> None:
     """Refuse numbers out of a range, now if they are known, else before a step."""
     limit = Limit(low, high, _reader(origin.here()), are_labels)
+    if unknown_size() in value.shape:
+        return  # as many numbers as an unknown axis is long: a real trace will know
     numbers = _known(value)
     if numbers is not None:
         index = limit.first_bad(numbers)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ganglion import tree
-from ganglion.compiler.ir.graph import ShapeError, Value, evaluate
+from ganglion.compiler.ir.graph import ShapeError, Value
 from ganglion.compiler.ir.scan import make_scan
-from ganglion.ops.dispatch import astype, one_axis, op
+from ganglion.ops.dispatch import astype, one_axis, op, stretch
 from ganglion.ops.reduction import sum as sum_
 from ganglion.ops.shapes import concatenate, flip, moveaxis, reshape, stack
+from ganglion.tensors import evaluated
 from ganglion.variables import Scope, current_scope, read
 
 __all__ = [
-    "associative_scan", "fori_loop", "map", "scan", "vectorized_map",
+    "associative_scan", "fori_loop", "map", "scan", "vectorize", "vectorized_map",
 ]  # fmt: skip
 
 
@@ -171,7 +174,7 @@ def fori_loop(
 
 def _known_bound(bound: Any, name: str) -> int:
     try:
-        return int(evaluate([read(bound)])[0])
+        return int(evaluated([read(bound)])[0])
     except ValueError:
         raise NotImplementedError(
             f"ops.fori_loop: `{name}` depends on data, but the number of steps must be "
@@ -189,6 +192,72 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001 (Keras' name)
 def vectorized_map(function: Callable[[Any], Any], elements: Any) -> Any:
     """Call a function on every row of the first axis and stack the results."""
     return map(function, elements)
+
+
+def vectorize(
+    pyfunc: Callable[..., Any], *, excluded: Any = None, signature: str | None = None
+) -> Callable[..., Any]:
+    """Return a function of arrays that calls another on every element.
+
+    With a `signature`, such as ``"(n),(n)->()"``, it is called on rows or matrices:
+    the axes in brackets are handed over whole, those before them are broadcast.
+    Arguments that are `excluded`, by number or name, are handed over as they are.
+
+    >>> vectorize(lambda a, b: a if b is None else a + b)(np.arange(3), 10)
+    array([10, 11, 12])
+    """
+    if not callable(pyfunc):
+        raise ValueError(f"`pyfunc` should be a callable. Received: pyfunc={pyfunc}")
+    left_out = set(excluded or ())
+
+    @op
+    def vectorized(*args: Any, **kwargs: Any) -> Any:
+        named = {key: value for key, value in kwargs.items() if key not in left_out}
+        numbers = [number for number in range(len(args)) if number not in left_out]
+        values = [read(args[number]) for number in numbers]
+        values += [read(value) for value in named.values()]
+        cores = _core_axes(signature, len(values))
+        rows, outer = _flat_rows(values, cores)
+
+        def one_row(parts: Any) -> Any:
+            full, given = list(args), dict(kwargs)
+            for number, part in zip(numbers, parts, strict=False):
+                full[number] = part
+            given |= zip(named, parts[len(numbers) :], strict=True)
+            return pyfunc(*full, **given)
+
+        def shaped(result: Any) -> Any:
+            return reshape(result, (*outer, *result.shape[1:]))
+
+        return tree.map_leaves(shaped, map(one_row, rows))
+
+    return vectorized
+
+
+def _core_axes(signature: str | None, count: int) -> list[int]:
+    """Return how many axes of each argument are handed over whole."""
+    if signature is None:
+        return [0] * count
+    inputs = re.findall(r"\(([^)]*)\)", signature.partition("->")[0])
+    if len(inputs) != count:
+        raise ValueError(
+            f"ops.vectorize: {signature!r} is of {len(inputs)} arguments, got {count}."
+        )
+    return [len([name for name in axes.split(",") if name.strip()]) for axes in inputs]
+
+
+def _flat_rows(values: list[Value], cores: list[int]) -> tuple[list[Any], Any]:
+    """Broadcast the axes before the cores, and merge them into one."""
+    pairs = list(zip(values, cores, strict=True))
+    heads = [value.shape[: value.ndim - core] for value, core in pairs]
+    outer = np.broadcast_shapes(*heads)
+    rows = []
+    for (value, core), head in zip(pairs, heads, strict=True):
+        inner = value.shape[value.ndim - core :]
+        lifted = reshape(value, (*(1,) * (len(outer) - len(head)), *head, *inner))
+        wide = stretch(lifted, (*outer, *inner))
+        rows.append(reshape(wide, (math.prod(outer), *inner)))
+    return rows, outer
 
 
 @op
@@ -209,8 +278,8 @@ def associative_scan(
     axes = [one_axis(axis, x.ndim) for x in arrays]
     if len({x.shape[at] for x, at in zip(arrays, axes, strict=True)}) > 1:
         raise ValueError(
-            "associative_scan: all arrays must have the same size along the axis, got "
-            f"shapes {', '.join(str(x.shape) for x in arrays)}."
+            "associative_scan: all arrays must have the same first dimension, that of "
+            f"`axis`, got shapes {', '.join(str(x.shape) for x in arrays)}."
         )
     rows = [moveaxis(x, at, 0) for x, at in zip(arrays, axes, strict=True)]
     rows = [flip(x, axis=0) for x in rows] if reverse else rows

@@ -12,13 +12,21 @@ import numpy as np
 from ganglion import config, symbolic, tree
 from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir import shaping
-from ganglion.compiler.ir.graph import ShapeError, Value, evaluate
+from ganglion.compiler.ir.graph import Input, ShapeError, Value, dtype_name
 from ganglion.compiler.ir.shaping import is_float
+from ganglion.dtypes import FLOAT8_TYPES, standardize_dtype
 from ganglion.masks import get_keras_mask, with_mask, without_mask
+from ganglion.system import uncompiled
+from ganglion.tensors import evaluated
 from ganglion.variables import current_scope, read
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# Ops that only move elements: texts, which no graph computes with, are moved as well.
+_MOVES = {
+    "concatenate", "expand_dims", "flip", "getitem", "moveaxis", "ravel", "repeat",
+    "reshape", "squeeze", "stack", "swapaxes", "take", "tile", "transpose",
+}  # fmt: skip
 # Ops that may return their very argument: what they return has its mask, if any.
 _RETURN_THE_SAME = ("cast", "convert_to_tensor")
 
@@ -36,47 +44,78 @@ def op(function: F) -> F:
     """Let a function over values work on everything a user may hand it.
 
     On Keras tensors it records a step of the functional graph, inside of a trace it
-    makes nodes, and on arrays it computes at once and returns arrays.
+    makes nodes, and on arrays it computes at once and returns tensors.
     """
+    moves_text = function.__name__ in _MOVES
 
     @functools.wraps(function)
     def dispatched(*args: Any, **kwargs: Any) -> Any:
-        if symbolic.any_symbolic(args, kwargs):
+        leaves = tree.flatten((args, kwargs) if kwargs else args)
+        if any(map(symbolic.is_symbolic, leaves)):
             return symbolic.record(dispatched, args, kwargs)
+        if moves_text and any(map(_is_text, leaves)):
+            return _moved_text(dispatched, args, kwargs)
         outermost = _calls.depth == 0
         _calls.depth += 1
         try:
             result = function(*args, **kwargs)
         finally:
             _calls.depth -= 1
-        leaves = tree.flatten((args, kwargs))
         traced = current_scope() or any(isinstance(leaf, Value) for leaf in leaves)
         if traced and outermost and function.__name__ not in _RETURN_THE_SAME:
             result = tree.map_leaves(without_mask, result)
-        return result if traced or not outermost else concrete(result)
+        if traced or not outermost:
+            return result
+        if function.__name__ != "convert_to_tensor":  # which computes nothing
+            uncompiled.note("ops one by one", function.__name__)
+        return concrete(result)
 
+    dispatched.moves_text = moves_text  # type: ignore[attr-defined]
     return dispatched  # type: ignore[return-value]
 
 
+def _is_text(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray) and leaf.dtype.kind in "OSU"
+
+
+def _moved_text(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Move texts as an op moves their numbers."""
+    texts: list[Any] = []
+
+    def numbers(leaf: Any) -> Any:
+        if not _is_text(leaf):
+            return leaf
+        first = len(texts)
+        texts.extend(leaf.ravel().tolist())
+        return np.arange(first, len(texts)).reshape(leaf.shape)
+
+    args, kwargs = tree.map_leaves(numbers, (args, kwargs))
+    places = function(*args, **kwargs)
+    every = np.array(texts, object)
+    return tree.map_leaves(lambda index: every[np.asarray(index)], places)
+
+
 def concrete(result: Any) -> Any:
-    """Turn the values of a result into arrays, which keep their masks.
+    """Turn the values of a result into tensors, which keep their masks.
 
     All are computed at once, as they share much.
     """
     leaves = tree.flatten(result)
     both = [x for leaf in leaves for x in (leaf, get_keras_mask(leaf))]
     values = [x for x in both if isinstance(x, Value)]
-    arrays = dict(zip(values, evaluate(values), strict=True))
+    arrays = dict(zip(values, evaluated(values), strict=True))
 
-    def array(leaf: Any) -> Any:
-        if not isinstance(leaf, Value):
-            return leaf
+    # No function that calls itself: as a cycle, it would keep the arrays for long.
+    def tensor(leaf: Any) -> Any:
+        return arrays[leaf] if isinstance(leaf, Value) else leaf
+
+    def masked(leaf: Any) -> Any:
         mask = get_keras_mask(leaf)
-        if mask is None:
-            return arrays[leaf]
-        return with_mask(arrays[leaf], array(mask))
+        if mask is None or not isinstance(leaf, Value):
+            return tensor(leaf)
+        return with_mask(arrays[leaf], tensor(mask))
 
-    return tree.map_leaves(array, result)
+    return tree.map_leaves(masked, result)
 
 
 def is_weak(x: Any) -> bool:
@@ -87,43 +126,110 @@ def is_weak(x: Any) -> bool:
 def promoted(*operands: Any) -> list[Value]:
     """Return the operands as values of one common type and shape.
 
-    Floats win over whole numbers, whole numbers over bool; a Python number takes the
-    type of the arrays it meets.
+    A Python number takes the type of the arrays it meets; see `result_type`.
     """
-    arrays = [read(x) for x in operands if not is_weak(x)]
-    dtype = common_type(arrays, [x for x in operands if is_weak(x)])
-    values = [astype(x, dtype) for x in operands]
-    return broadcast_all(values)
+    known = [x if is_weak(x) else read(x) for x in operands]
+    arrays = [x for x in known if isinstance(x, Value)]
+    dtype = common_type(arrays, [x for x in known if not isinstance(x, Value)])
+    return broadcast_all([astype(x, dtype) for x in known])
 
 
-def common_type(arrays: list[Value], scalars: Sequence[Any] = ()) -> np.dtype:
+def common_type(arrays: Sequence[Value], scalars: Sequence[Any] = ()) -> np.dtype:
     """Return the type that arrays and Python numbers are brought to."""
-    floats = [array.dtype for array in arrays if is_float(array.dtype)]
-    if floats:
-        return max(floats, key=lambda dtype: dtype.itemsize)
-    if any(type(x) is float for x in scalars):
-        return np.dtype(config.floatx())
-    if arrays:
-        kinds = [array.dtype for array in arrays]
-        has_int = any(type(x) is int for x in scalars)
-        if has_int and all(kind.kind == "b" for kind in kinds):
-            return np.dtype("int32")
-        return functools.reduce(np.promote_types, kinds)
-    ints = any(type(x) is int for x in scalars)
-    return np.dtype("int32" if ints else "bool")
+    types = (*(array.dtype for array in arrays), *map(type, scalars))
+    return _common_type(types, config.floatx())
+
+
+@functools.cache
+def _common_type(types: tuple[Any, ...], floatx: str) -> np.dtype:
+    if texts := [x for x in types if isinstance(x, np.dtype) and x.kind in "SUT"]:
+        raise TypeError(f"Cannot use {texts[0]} as numbers.")
+    return np.dtype(_promoted_type(types, floatx))
+
+
+# The type promotion of JAX, which is Keras': each type, and those right above it.
+# "int" and "float" are Python's numbers, which take the type of arrays they meet.
+_ABOVE = {
+    "bool": ("int",),
+    "int": ("uint8", "int8", "complex64"),
+    "uint8": ("int16", "uint16"),
+    "uint16": ("int32", "uint32"),
+    "uint32": ("int64", "uint64"),
+    "uint64": ("float",),
+    "int8": ("int16",),
+    "int16": ("int32",),
+    "int32": ("int64",),
+    "int64": ("float",),
+    "float": ("bfloat16", "float16"),
+    "bfloat16": ("float32",),
+    "float16": ("float32",),
+    "float32": ("float64", "complex64"),
+    "float64": ("complex128",),
+    "complex64": ("complex128",),
+    "complex128": (),
+    "string": (),
+}
+# What `result_type` says of these; ops keep them.
+_NARROWED = {"uint64": "uint32", "complex128": "complex64"}
+
+
+def result_type(*dtypes: Any) -> str:
+    """Return the type that operands of some types are brought to, by Keras' rules.
+
+    >>> result_type("int32", "float16"), result_type("int8", int)
+    ('float16', 'int8')
+    """
+    if not dtypes:
+        return config.floatx()
+    name = _promoted_type(dtypes, config.floatx())
+    return _NARROWED.get(name, name)
+
+
+def _promoted_type(dtypes: Sequence[Any], floatx: str) -> str:
+    names = []
+    for dtype in dtypes:
+        is_weak = dtype is int or dtype is float
+        names.append(dtype.__name__ if is_weak else standardize_dtype(dtype))
+    return _least_above(frozenset(names), floatx)
+
+
+@functools.cache
+def _least_above(names: frozenset[str], floatx: str) -> str:
+    if float8 := names & {*FLOAT8_TYPES}:
+        raise ValueError(
+            f"There is no implicit conversions from float8 dtypes to others: cast "
+            f"{min(float8)} first. Got {', '.join(sorted(names))}."
+        )
+    common = frozenset.intersection(*map(_all_above, names))
+    if not common:
+        raise ValueError(f"No type holds all of {', '.join(sorted(names))}.")
+    least = next(name for name in common if common <= _all_above(name))
+    if least in ("int", "float"):  # of Python's numbers alone, or of 64 bits and floats
+        least = f"{least}{floatx[-2:]}"
+    return least
+
+
+@functools.cache
+def _all_above(name: str) -> frozenset[str]:
+    """Return a type and all that it can become."""
+    return frozenset([name]).union(*map(_all_above, _ABOVE[name]))
 
 
 def astype(x: Any, dtype: Any) -> Value:
     """Return any array-like as a value of this type."""
-    value = read(x, dtype if is_weak(x) else None)
+    value = x if isinstance(x, Value) else read(x, dtype if is_weak(x) else None)
     dtype = np.dtype(dtype)
-    return value if value.dtype == dtype else p.cast(value, dtype=dtype.name)
+    return value if value.dtype == dtype else p.cast(value, dtype=dtype_name(dtype))
 
 
 def floating(x: Any) -> Value:
-    """Return any array-like as floats; whole numbers become the default float type."""
+    """Return any array-like as floats; whole numbers become the default float type.
+
+    Complex numbers stay what they are.
+    """
     value = read(x)
-    return value if is_float(value.dtype) else astype(value, config.floatx())
+    keeps = is_float(value.dtype) or value.dtype.kind == "c"
+    return value if keeps else astype(value, config.floatx())
 
 
 def floating_unless_whole(x: Any) -> Value:
@@ -147,12 +253,40 @@ def numeric(x: Any) -> Value:
 
 def broadcast_all(values: list[Value]) -> list[Value]:
     """Stretch values to their common shape, as NumPy does."""
-    try:
-        shape = np.broadcast_shapes(*(value.shape for value in values))
-    except ValueError:
-        shapes = " and ".join(str(value.shape) for value in values)
-        raise ShapeError(f"shapes {shapes} do not fit together") from None
+    if (unknown := symbolic.fitting_size()) is not None:
+        values = _fitted(values, unknown)
+    shape = _common_shape(tuple(value.shape for value in values))
     return [stretch(value, shape) for value in values]
+
+
+@functools.lru_cache(maxsize=1024)
+def _common_shape(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        text = " and ".join(map(str, shapes))
+        raise ShapeError(f"shapes {text} do not fit together") from None
+
+
+def _fitted(values: list[Value], unknown: int) -> list[Value]:
+    """Give unknown axes the known sizes that they meet: only shapes matter here."""
+    rank = max((value.ndim for value in values), default=0)
+    aligned = [(1,) * (rank - value.ndim) + value.shape for value in values]
+    known = [
+        next((n for n in sizes if n not in (1, unknown)), unknown)
+        for sizes in zip(*aligned, strict=True)
+    ]
+    fitted = []
+    for value in values:
+        pairs = zip(value.shape, known[rank - value.ndim :], strict=True)
+        shape = tuple(size if n == unknown else n for n, size in pairs)
+        fitted.append(value if shape == value.shape else unknown_like(value, shape))
+    return fitted
+
+
+def unknown_like(value: Value, shape: Sequence[int]) -> Value:
+    """Return a value of that type and this shape, where only shapes matter."""
+    return Input("unknown", shape, value.dtype)
 
 
 def stretch(value: Value, shape: tuple[int, ...]) -> Value:
@@ -171,5 +305,5 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
 def one_axis(axis: int | np.integer, ndim: int) -> int:
     """Return an axis as a number from the front."""
     if not -ndim <= axis < ndim:
-        raise ShapeError(f"axis {axis} does not exist in an array of {ndim} axes")
+        raise ShapeError(f"axis {axis} is out of bounds for an array of {ndim} axes")
     return int(axis) % ndim

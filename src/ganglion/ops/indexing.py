@@ -14,8 +14,8 @@ from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir import shaping as s
 from ganglion.compiler.ir.graph import Constant, ShapeError, Value
 from ganglion.ops.bounds import require_range
-from ganglion.ops.dispatch import astype, numeric, one_axis, op, stretch
-from ganglion.ops.numpy import maximum
+from ganglion.ops.dispatch import astype, numeric, one_axis, op, stretch, unknown_like
+from ganglion.ops.numpy import clip
 from ganglion.ops.reduction import sum as sums
 from ganglion.ops.shapes import (
     expand_dims,
@@ -25,12 +25,17 @@ from ganglion.ops.shapes import (
     slice_axis,
     stack,
 )
+from ganglion.tensors import has_numbers
 from ganglion.variables import read
 
 __all__ = [
     "diag", "diagonal", "get_item", "getitem", "scatter", "scatter_update",
-    "segment_sum", "slice", "slice_update", "take", "take_along_axis", "top_k", "trace",
+    "slice", "slice_update", "take", "take_along_axis", "top_k", "trace",
 ]  # fmt: skip
+
+
+class OutOfRangeError(ShapeError, IndexError):
+    """An index that an axis does not have: Keras has a ValueError, NumPy the other."""
 
 
 @op
@@ -69,6 +74,8 @@ def _spelled_out(value: Value, keys: list[Any]) -> list[Any]:
     used = sum(key is not None and key is not Ellipsis for key in keys)
     if used > value.ndim:
         raise ShapeError(f"{used} indices for an array of {value.ndim} axes")
+    if sum(key is Ellipsis for key in keys) > 1:
+        raise ShapeError("an index can have only one `...`")
     fill = [builtins.slice(None)] * (value.ndim - used)
     at = next((i for i, key in enumerate(keys) if key is Ellipsis), len(keys))
     return [*keys[:at], *fill, *keys[at + 1 :]]
@@ -88,7 +95,7 @@ def _only_rows(known: Any, axis: int, key: Any) -> tuple[int, Any]:
 
 def _row(index: int, size: int) -> int:
     if not -size <= index < size:
-        raise IndexError(f"index {index} is out of range for an axis of {size}")
+        raise OutOfRangeError(f"index {index} is out of range for an axis of {size}")
     return index % size
 
 
@@ -126,7 +133,7 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Any:
     return gathered(value, _from_front(indices, value.shape[axis]), axis)
 
 
-def _within(index: Value, size: Any) -> Value:
+def _within(index: Any, size: Any) -> Value:
     return p.logical_and(index >= 0, index < size)
 
 
@@ -164,36 +171,110 @@ def _common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
         raise ShapeError(f"shapes {text} do not fit together") from None
 
 
+def _check_counts(inputs: Value, start_indices: Any, shape: Any, name: str) -> None:
+    """Require a start and a size for each axis."""
+    if inputs.ndim != len(shape):
+        raise ShapeError(
+            f"The number of dimensions in `inputs` must match the number of dimensions "
+            f"in `{name}`, got {inputs.shape} and {tuple(shape)}."
+        )
+    if len(start_indices) != inputs.ndim:
+        raise ShapeError(
+            f"The number of dimensions in `start_indices` must match the number of "
+            f"dimensions in `inputs`, got {len(start_indices)} for {inputs.shape}."
+        )
+
+
+def _known_starts(start_indices: Any) -> tuple[int, ...] | None:
+    """Return where a block starts, None if that is computed in the trace."""
+    is_sequence = isinstance(start_indices, (list, tuple))
+    parts = start_indices if is_sequence else [start_indices]
+    if any(_is_traced(read(part)) for part in parts):
+        return None
+    return tuple(int(n) for n in start_indices)
+
+
+def _is_traced(value: Value) -> bool:
+    return not isinstance(value, Constant) and not has_numbers(value)
+
+
+def _clamped_starts(start_indices: Any, rooms: list[int]) -> list[Value]:
+    """Return the start of each axis, moved so that the block lies inside."""
+    starts = [astype(start_indices[axis], "int32") for axis in range(len(rooms))]
+    return [clip(start, 0, room) for start, room in zip(starts, rooms, strict=True)]
+
+
 @op
 def slice(inputs: Any, start_indices: Any, shape: Any) -> Any:  # noqa: A001
-    """Cut out a block of a shape, starting at given indices; -1: all that is left."""
+    """Cut out a block of a shape, starting at given indices; -1: all that is left.
+
+    Starts that are computed are moved so that the block lies inside.
+    """
     value = read(inputs)
-    starts = tuple(int(n) for n in start_indices)
-    if not len(starts) == len(shape) == value.ndim:
-        raise ShapeError(
-            f"slice: needs a start and a size for each axis of {value.shape}, got "
-            f"{starts} and {tuple(shape)}"
-        )
+    _check_counts(value, start_indices, shape, "shape")
+    starts = _known_starts(start_indices)
+    if starts is None:
+        return _dynamic_slice(value, start_indices, shape)
     sizes = zip(starts, shape, value.shape, strict=True)
     stops = tuple(full if n == -1 else start + int(n) for start, n, full in sizes)
     return arrays.slice_(value, starts=starts, stops=stops, steps=(1,) * value.ndim)
 
 
+def _dynamic_slice(value: Value, start_indices: Any, shape: Any) -> Value:
+    sizes = [int(n) for n in shape]
+    if -1 in sizes:
+        unknown = symbolic.unknown_size()
+        if unknown is None:
+            raise ShapeError(
+                f"slice: {tuple(shape)} leaves sizes open while the starts are "
+                "computed, so that the shape depends on data: give all sizes."
+            )
+        sizes = [unknown if n == -1 else n for n in sizes]
+        return unknown_like(value, sizes)
+    rooms = [max(full - n, 0) for full, n in zip(value.shape, sizes, strict=True)]
+    for axis, start in enumerate(_clamped_starts(start_indices, rooms)):
+        rows = start + np.arange(sizes[axis], dtype="int32")
+        value = gathered(value, rows, axis)
+    return value
+
+
 @op
 def slice_update(inputs: Any, start_indices: Any, updates: Any) -> Any:
-    """Replace a block, starting at given indices."""
+    """Replace a block, starting at given indices.
+
+    Starts that are computed are moved so that the block lies inside.
+    """
     value = read(inputs)
     block = astype(updates, value.dtype)
-    sizes = zip(start_indices, block.shape, value.shape, strict=True)
-    pairs = tuple((int(start), n - int(start) - m) for start, m, n in sizes)
+    _check_counts(value, start_indices, block.shape, "updates")
+    starts = _known_starts(start_indices)
+    if starts is None:
+        return _dynamic_update(value, start_indices, block)
+    sizes = zip(starts, block.shape, value.shape, strict=True)
+    pairs = tuple((start, n - start - m) for start, m, n in sizes)
     if any(n < 0 for pair in pairs for n in pair):
         raise ShapeError(
-            f"slice_update: a block of {block.shape} at {tuple(start_indices)} leaves "
-            f"an array of {value.shape}"
+            f"slice_update: a block of {block.shape} at {starts} leaves an array of "
+            f"{value.shape}"
         )
     mask = np.pad(np.ones(block.shape, bool), pairs)
     wide = arrays.pad(block, pairs=pairs, interior=(0,) * value.ndim, value=0.0)
     return p.where(Constant(mask), wide, value)
+
+
+def _dynamic_update(value: Value, start_indices: Any, block: Value) -> Value:
+    """Look up every element in the block, where it lies in that."""
+    rooms = [max(n - m, 0) for n, m in zip(value.shape, block.shape, strict=True)]
+    inside = stretch(Constant(True), value.shape)
+    wide = block
+    for axis, start in enumerate(_clamped_starts(start_indices, rooms)):
+        index = np.arange(value.shape[axis], dtype="int32") - start
+        last = block.shape[axis] - 1
+        wide = gathered(wide, clip(index, 0, last), axis)
+        column = (value.shape[axis], *(1,) * (value.ndim - axis - 1))
+        is_inside = s.reshape(_within(index, last + 1), shape=column)
+        inside = p.logical_and(inside, stretch(is_inside, value.shape))
+    return p.where(inside, wide, value)
 
 
 def _flat_indices(indices: Any, shape: tuple[int, ...]) -> Value:
@@ -222,31 +303,41 @@ def scatter(indices: Any, values: Any, shape: Any) -> Any:
 def scatter_update(
     inputs: Any, indices: Any, updates: Any, reduction: str | None = None
 ) -> Any:
-    """Replace elements at rows of coordinates (or ``reduction="add"`` to them)."""
+    """Replace elements at rows of coordinates, or combine them with what is there.
+
+    `reduction` is None, "add", "max", "min" or "mul".
+    """
     value = read(inputs)
+    if reduction in ("max", "min", "mul"):
+        return _combined(value, indices, updates, reduction)
     new = scatter(indices, astype(updates, value.dtype), value.shape)
     if reduction == "add":
         return value + new
     if reduction is not None:
-        raise ValueError(f"ops.scatter_update: use None or 'add', not {reduction!r}.")
+        raise ValueError(
+            f"Unsupported reduction: {reduction!r}. Use None, 'add', 'max', 'min' or "
+            "'mul'."
+        )
     ones = np.ones(read(updates).shape, "int32")
     return p.where(scatter(indices, ones, value.shape) > 0, new, value)
 
 
-@op
-def segment_sum(
-    data: Any,
-    segment_ids: Any,
-    num_segments: int | None = None,
-    sorted: bool = False,  # noqa: A002
-) -> Any:
-    """Add up the rows that carry the same segment number."""
-    if num_segments is None:
-        raise ValueError("ops.segment_sum needs `num_segments`: shapes are fixed.")
-    ids = astype(segment_ids, "int32")
-    # As in Keras: a row of a negative number is left out.
-    require_range(maximum(ids, 0), 0, int(num_segments))
-    return contraction.scatter_add(read(data), ids, rows=int(num_segments))
+def _combined(value: Value, indices: Any, updates: Any, reduction: str) -> Value:
+    from ganglion.ops.order import segments  # which needs this one
+
+    depth = read(indices).shape[-1]
+    rows = math.prod(value.shape[:depth])
+    flat = _flat_indices(indices, value.shape)
+    flat = s.reshape(flat, shape=(flat.size,))
+    rest = value.shape[depth:]
+    each = s.reshape(astype(updates, value.dtype), shape=(flat.size, *rest))
+    reduced, combine = {
+        "max": (segments.segment_max, p.maximum),
+        "min": (segments.segment_min, p.minimum),
+        "mul": (segments.segment_prod, p.multiply),
+    }[reduction]
+    new = s.reshape(reduced(each, flat, rows), shape=value.shape)
+    return combine(value, new)
 
 
 @op
@@ -257,8 +348,7 @@ def top_k(x: Any, k: int, sorted: bool = True) -> Any:  # noqa: A002
     if last < 0 or not 0 < k <= rest.shape[last]:
         count = rest.shape[last] if last >= 0 else 0
         raise ShapeError(f"top_k: k is {k}, but rows have {count} elements")
-    is_float = rest.dtype.kind == "f"
-    lowest = -math.inf if is_float else int(np.iinfo(rest.dtype).min)
+    lowest = -math.inf if s.is_float(rest.dtype) else int(np.iinfo(rest.dtype).min)
     values, indices = [], []
     numbers = arrays.iota(size=rest.shape[last], dtype="int32")
     free = s.fill(1, p.cast(rest, dtype="int32"))
@@ -283,6 +373,8 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """Return a diagonal of the matrices in two axes, as the last axis."""
     value = moveaxis(x, (axis1, axis2), (-2, -1))
     rows, columns = value.shape[-2:]
+    if rows != columns:
+        symbolic.note_bounded_slice()  # the shorter side decides
     first = max(-offset, 0) * columns + max(offset, 0)
     count = max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
     flat = s.reshape(value, shape=(*value.shape[:-2], rows * columns))

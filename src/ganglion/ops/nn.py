@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from ganglion.compiler.ir import arrays
 from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir import shaping as s
 from ganglion.compiler.ir.graph import Constant, Node, ShapeError, Value
+from ganglion.dtypes import finfo
 from ganglion.ops.activation import log_softmax, softmax, softplus_parts
 from ganglion.ops.bounds import require_range
 from ganglion.ops.creation import one_hot
@@ -22,7 +24,7 @@ from ganglion.ops.dispatch import (
     op,
     promoted,
 )
-from ganglion.ops.linalg import einsum, norm
+from ganglion.ops.linalg import norm
 from ganglion.ops.numpy import (
     clip,
     divide,
@@ -34,6 +36,7 @@ from ganglion.ops.numpy import (
     subtract,
     where,
 )
+from ganglion.ops.products import einsum
 from ganglion.ops.reduction import mean
 from ganglion.ops.reduction import sum as sum_over
 from ganglion.ops.shapes import expand_dims, squeeze
@@ -165,11 +168,21 @@ def moments(
             "moments: `synchronized=True` is not supported: one device trains here."
         )
     value = floating(x)
+    if value.dtype.itemsize == 2:
+        return _narrow_moments(value, axes, keepdims)
     centre = mean(value, axis=axes, keepdims=True)
     # The variance is smallest at the mean: its slope with respect to it is zero.
     away = subtract(value, p.stop_gradient(centre))
     spread_ = mean(square(away), axis=axes, keepdims=keepdims)
     return (centre if keepdims else squeeze(centre, axis=axes)), spread_
+
+
+def _narrow_moments(value: Value, axes: Any, keepdims: bool) -> tuple[Value, Value]:
+    """Compute moments of 16-bit floats in float32: squares soon leave their range."""
+    centre, spread_ = moments(astype(value, "float32"), axes, keepdims)
+    bounds = finfo(value.dtype)
+    spread_ = clip(spread_, float(bounds.min), float(bounds.max))
+    return astype(centre, value.dtype), astype(spread_, value.dtype)
 
 
 @op
@@ -186,6 +199,13 @@ def batch_normalization(
     value = floating(x)
     shape = [1] * value.ndim
     shape[one_axis(axis, value.ndim)] = -1
+    size = value.shape[one_axis(axis, value.ndim)]
+    for name, vector in (("offset", offset), ("scale", scale)):
+        if vector is not None and read(vector).shape != (size,):
+            raise ShapeError(
+                f"`{name}` must be a vector of length {size}, that of axis {axis}. "
+                f"Received: {name} of shape {read(vector).shape}"
+            )
     gain = divide(1.0, p.sqrt(floating(variance) + float(epsilon)))
     if scale is not None:
         gain = multiply(gain, scale)
@@ -201,7 +221,7 @@ def normalize(x: Any, axis: Any = -1, order: int = 2, epsilon: Any = None) -> An
     """Scale to length one along an axis."""
     if not isinstance(order, int) or order < 1:
         raise ValueError(
-            f"ops.normalize: `order` must be a whole number >= 1, got {order!r}."
+            f"Argument `order` must be an int >= 1. Received: order={order!r}"
         )
     shortest = config.epsilon() if epsilon is None else float(epsilon)
     if order == 2:
@@ -261,6 +281,13 @@ def layer_normalization(
     **kwargs: Any,
 ) -> Any:
     """Normalise over axes to mean 0 and variance 1, then scale and shift."""
+    rms_scaling = kwargs.pop("rms_scaling", False)
+    if rms_scaling:
+        warnings.warn(
+            "You passed `rms_scaling=True`, which is deprecated: it divides by the "
+            "standard deviation without centring. Use `ops.rms_normalization`.",
+            stacklevel=3,
+        )
     if kwargs:
         raise TypeError(f"ops.layer_normalization: unknown {', '.join(kwargs)}.")
     value = floating(x)
@@ -269,6 +296,8 @@ def layer_normalization(
     gain = divide(1.0, p.sqrt(spread_ + fuzz))
     if gamma is not None:
         gain = multiply(gain, _along(gamma, axis, value))
+    if rms_scaling:
+        return multiply(value, gain)
     outputs = multiply(subtract(value, centre), gain)
     return outputs if beta is None else outputs + _along(beta, axis, value)
 
@@ -337,7 +366,7 @@ def dot_product_attention(
         below = Constant(np.tri(q.shape[1], k.shape[1], dtype=bool))
         allowed = below if allowed is None else logical_and(allowed, below)
     if allowed is not None:
-        lowest = 0.7 * float(np.finfo(fit.dtype).min)
+        lowest = 0.7 * float(finfo(fit.dtype).min)
         fit = where(allowed, fit, lowest)
     return _read_values(softmax(fit), v, groups)
 

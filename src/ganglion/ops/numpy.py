@@ -12,6 +12,7 @@ from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir import shaping as s
 from ganglion.compiler.ir.graph import Op, Value
 from ganglion.compiler.ir.shaping import is_float, splat
+from ganglion.dtypes import finfo, standardize_dtype
 from ganglion.ops.dispatch import (
     astype,
     broadcast_all,
@@ -22,6 +23,7 @@ from ganglion.ops.dispatch import (
     op,
     promoted,
 )
+from ganglion.tensors import Tensor
 from ganglion.variables import read
 
 __all__ = [
@@ -247,6 +249,10 @@ def power(x1: Any, x2: Any) -> Any:
     if is_weak(x2) and x2 in (1, 2, 3):
         square_ = p.multiply(a, a) if x2 > 1 else a
         return p.multiply(square_, a) if x2 == 3 else square_
+    if a.dtype.kind == "c":
+        from ganglion.ops.complex_numbers import complex_power  # which needs this one
+
+        return complex_power(a, b)
     if is_float(a.dtype):
         return p.power(a, b)
     if is_weak(x2) and x2 >= 0:
@@ -310,9 +316,19 @@ def clip(x: Any, x_min: Any, x_max: Any) -> Any:
 
 @op
 def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
-    """Choose from x1 where the condition holds, else from x2."""
+    """Choose from x1 where the condition holds, else from x2.
+
+    Without either, return the indices of what is not zero, as `nonzero` does.
+    """
+    if x1 is None and x2 is None:
+        from ganglion.ops.order.sorting import nonzero  # which needs this one
+
+        return nonzero(condition)
     if x1 is None or x2 is None:
-        raise ValueError("ops.where needs both choices: where(condition, x1, x2).")
+        raise ValueError(
+            "ops.where: `x1` and `x2` either both should be `None` or both be given: "
+            "where(condition, x1, x2)."
+        )
     a, b = promoted(x1, x2)
     return p.where(*broadcast_all([astype(condition, bool), a, b]))
 
@@ -411,9 +427,9 @@ def divide_no_nan(x1: Any, x2: Any) -> Any:
 def nan_to_num(x: Any, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     """Replace NaN and infinities by numbers."""
     value = read(x)
-    if value.dtype.kind != "f":
+    if not s.is_float(value.dtype):
         return value  # whole numbers are neither NaN nor infinite
-    bounds = np.finfo(value.dtype)
+    bounds = finfo(value.dtype)
     top = float(bounds.max) if posinf is None else posinf
     low = float(bounds.min) if neginf is None else neginf
     value = where(isnan(value), nan, value)
@@ -443,8 +459,8 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
 
 @op
 def cast(x: Any, dtype: Any) -> Any:
-    """Change the type."""
-    return astype(x, dtype)
+    """Change the type; None stands for `config.floatx()`."""
+    return astype(x, standardize_dtype(dtype))
 
 
 @op
@@ -458,9 +474,7 @@ def convert_to_tensor(
 
 
 def convert_to_numpy(x: Any) -> np.ndarray:
-    """Return a variable or array as a NumPy array."""
-    if isinstance(x, Value):
-        raise TypeError("A traced value has no numbers while the model is compiled.")
+    """Return a variable, array or a value whose numbers are known as a NumPy array."""
     return np.array(x)
 
 
@@ -481,8 +495,8 @@ def ndim(x: Any) -> int:
 
 
 def is_tensor(x: Any) -> bool:
-    """Return whether this is an array or a traced value."""
-    return isinstance(x, (np.ndarray, Value))
+    """Return whether this is a tensor or a traced value; arrays of NumPy are none."""
+    return isinstance(x, (Tensor, Value))
 
 
 def size(x: Any) -> int | None:

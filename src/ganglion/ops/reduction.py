@@ -10,10 +10,18 @@ import numpy as np
 from ganglion.compiler.ir import arrays
 from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir.graph import Constant, Op, Value
-from ganglion.compiler.ir.shaping import fill, keep_axes, reshape, sum_
+from ganglion.compiler.ir.shaping import (
+    fill,
+    is_float,
+    keep_axes,
+    reshape,
+    sum_,
+    transpose,
+)
 from ganglion.ops.dispatch import (
     astype,
     axes_of,
+    common_type,
     floating,
     numeric,
     one_axis,
@@ -34,12 +42,13 @@ from ganglion.ops.numpy import (
     subtract,
     where,
 )
+from ganglion.ops.shapes import slice_axis
 from ganglion.variables import read
 
 __all__ = [
     "all", "allclose", "amax", "amin", "any", "argmax", "argmin", "average",
-    "count_nonzero", "cumsum", "logsumexp", "max", "mean", "min", "nanmax", "nanmean",
-    "nanmin", "nansum", "ptp", "std", "sum", "var",
+    "count_nonzero", "cumprod", "cumsum", "logsumexp", "max", "mean", "min", "nanmax",
+    "nanmean", "nanmin", "nansum", "prod", "ptp", "std", "sum", "var",
 ]  # fmt: skip
 
 
@@ -74,7 +83,10 @@ def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     value = floating(x)
     axes = axes_of(axis, value.ndim)
     count = math.prod(value.shape[i] for i in axes)
-    return divide(_reduce(sum_, value, axis, keepdims), float(count))
+    # A sum leaves the range of 16-bit floats long before the mean does.
+    wide = astype(value, "float32") if value.dtype.itemsize == 2 else value
+    average_ = divide(_reduce(sum_, wide, axis, keepdims), float(count))
+    return astype(average_, value.dtype)
 
 
 @op
@@ -106,7 +118,7 @@ def _filled(value: Value, axis: Any, keepdims: bool, number: Any) -> Value:
 
 def _mirrored(value: Value) -> Value:
     """Turn the order of elements round: floats by sign, whole numbers by -1 - x."""
-    if value.dtype.kind == "f":
+    if is_float(value.dtype):
         return p.negative(value)
     ones = Constant(np.array(-1).astype(value.dtype))  # all bits set, also unsigned
     return p.subtract(stretch(ones, value.shape), value)
@@ -198,6 +210,56 @@ def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
 
 
 @op
+def prod(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
+    """Multiply over axes."""
+    value = _roomy(read(x)) if dtype is None else numeric(astype(x, dtype))
+    if _has_no_elements(value, axis):
+        return _filled(value, axis, keepdims, 1)
+    axes = axes_of(axis, value.ndim)
+    kept = tuple(i for i in range(value.ndim) if i not in axes)
+    rows = tuple(value.shape[i] for i in kept)
+    count = math.prod(value.shape[i] for i in axes)
+    value = reshape(transpose(value, axes=(*kept, *axes)), shape=(*rows, count))
+    product: Value = reshape(_product(value, len(rows)), shape=rows)
+    product = product if dtype is None else astype(product, dtype)
+    if not keepdims:
+        return product
+    return reshape(product, shape=_kept_sizes(read(x).shape, axes))
+
+
+def _kept_sizes(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(1 if i in axes else n for i, n in enumerate(shape))
+
+
+def _product(value: Value, axis: int) -> Value:
+    """Multiply halves until one row is left: slopes are right where there are zeros."""
+    while (count := value.shape[axis]) > 1:
+        half = count // 2
+        first = slice_axis(value, axis, 0, half)
+        pairs = p.multiply(first, slice_axis(value, axis, half, 2 * half))
+        if count % 2:
+            last = slice_axis(value, axis, count - 1, count)
+            pairs = arrays.concat(pairs, last, axis=axis)
+        value = pairs
+    return value
+
+
+@op
+def cumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
+    """Multiply step by step along an axis."""
+    value = numeric(x if dtype is None else astype(x, dtype))
+    if axis is None:
+        value, axis = reshape(value, shape=(value.size,)), 0
+    axis, step = one_axis(axis, value.ndim), 1
+    while step < (count := value.shape[axis]):
+        before = slice_axis(value, axis, 0, count - step)
+        behind = p.multiply(slice_axis(value, axis, step, count), before)
+        value = arrays.concat(slice_axis(value, axis, 0, step), behind, axis=axis)
+        step *= 2
+    return value if dtype is None else astype(value, dtype)
+
+
+@op
 def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """Return log(sum(exp(x))) without overflow."""
     value = floating(x)
@@ -224,9 +286,10 @@ def count_nonzero(x: Any, axis: Any = None) -> Any:
 @op
 def average(x: Any, axis: Any = None, weights: Any = None) -> Any:
     """Average over axes, each element counting by its weight."""
-    value = floating(x)
     if weights is None:
-        return mean(value, axis=axis)
+        return mean(x, axis=axis)
+    dtype = common_type([read(x), read(weights)])
+    value = floating(astype(x, dtype))
     share = astype(weights, value.dtype)
     if share.ndim == 1 and isinstance(axis, int) and value.ndim > 1:
         sizes = [1] * value.ndim
@@ -241,7 +304,7 @@ def average(x: Any, axis: Any = None, weights: Any = None) -> Any:
 def nansum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """Add up over axes, leaving NaN out."""
     value = read(x)
-    if value.dtype.kind == "f":
+    if is_float(value.dtype):
         value = where(isnan(value), 0.0, value)
     return sum(value, axis=axis, keepdims=keepdims)
 

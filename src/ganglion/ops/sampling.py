@@ -106,7 +106,7 @@ def sampled(
     reader = _Reader(x, rows.dtype, filling, columns.shape[-1])
     inside = None
     if filling.mode == "constant" and filling.like_scipy:
-        inside = logical_and(_within(rows, x.shape[1]), _within(columns, x.shape[2]))
+        inside = logical_and(within(rows, x.shape[1]), within(columns, x.shape[2]))
     if filling.like_scipy and filling.mode == "wrap":
         rows, columns = _wound(rows, x.shape[1]), _wound(columns, x.shape[2])
     if interpolation == "nearest":
@@ -145,13 +145,13 @@ class _Reader:
 
     def row(self, position: Any) -> tuple[Any, Any]:
         """Return where a row of each image begins, and whether it lies inside."""
-        number = _folded(position, self._height, self._filling)
+        number = folded(position, self._height, self._filling)
         start = add(number * (self._width * self._channels), self._starts)
         return start, self._seen(position, self._height)
 
     def column(self, position: Any) -> tuple[Any, Any]:
         """Return where a column lies within its row, and whether it lies inside."""
-        number = _folded(position, self._width, self._filling)
+        number = folded(position, self._width, self._filling)
         return add(number * self._channels, self._channel), self._seen(
             position, self._width
         )
@@ -159,7 +159,7 @@ class _Reader:
     def _seen(self, position: Any, size: int) -> Any:
         filling = self._filling
         known = filling.mode == "constant" and not filling.like_scipy
-        return _within(position, size) if known else None
+        return within(position, size) if known else None
 
     def pixel(self, row: tuple[Any, Any], column: tuple[Any, Any]) -> Value:
         """Return the pixels at rows and columns."""
@@ -171,21 +171,25 @@ class _Reader:
         return where(seen, pixels, float(self._filling.value))
 
 
-def _within(position: Any, size: int) -> Any:
+def within(position: Any, size: int) -> Any:
+    """Return whether positions lie between the first pixel and the last."""
     return logical_and(less_equal(0.0, position), less_equal(position, float(size - 1)))
 
 
 def _wound(position: Any, size: int) -> Any:
     """Wind coordinates around an image whose first pixel lies on its last."""
     around = mod(position, float(max(size - 1, 1)))
-    return where(_within(position, size), position, around)
+    return where(within(position, size), position, around)
 
 
-def _folded(position: Any, size: int, filling: Filling) -> Any:
+def folded(position: Any, size: int, filling: Filling) -> Any:
     """Return the pixel that stands for a whole number, which may lie outside."""
     if filling.mode == "reflect":
         around = mod(position, float(2 * size))
         position = where(around < float(size), around, float(2 * size - 1) - around)
+    elif filling.mode == "mirror":
+        around = mod(position, float(max(2 * size - 2, 1)))
+        position = where(around < float(size), around, float(2 * size - 2) - around)
     elif filling.mode == "wrap" and not filling.like_scipy:
         position = mod(position, float(size))
     # Rounding must not lead out of the image either.

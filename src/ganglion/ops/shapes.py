@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ganglion import symbolic
 from ganglion.compiler.ir import arrays, contraction, shaping
 from ganglion.compiler.ir import shaping as s
 from ganglion.compiler.ir.graph import Constant, ShapeError, Value
@@ -17,6 +18,7 @@ from ganglion.ops.dispatch import (
     op,
     promoted,
     stretch,
+    unknown_like,
 )
 from ganglion.variables import read
 
@@ -38,14 +40,28 @@ def reshape(x: Any, newshape: Any) -> Any:
     """Give the same elements a new shape; one size may be -1."""
     value = read(x)
     sizes = [newshape] if is_one(newshape) else list(newshape)
+    unknown = symbolic.unknown_size()
+    if unknown is not None and any(isinstance(n, Value) for n in sizes):
+        known = [n if is_one(n) and n >= 0 else unknown for n in sizes]
+        return unknown_like(value, known)
     sizes = [-1 if n is None else int(n) for n in sizes]
+    if min(sizes, default=0) < -1:
+        raise ShapeError(
+            "reshape: each size must be a non-negative integer, or -1 for the one "
+            f"that follows from the others. Received: newshape={newshape}"
+        )
     if sizes.count(-1) > 1:
-        raise ShapeError(f"reshape: more than one unknown size in {tuple(sizes)}")
+        raise ShapeError(
+            "reshape: there must be at most one unknown dimension (-1). Received: "
+            f"newshape={newshape}"
+        )
     if -1 in sizes:
         known = math.prod(n for n in sizes if n != -1)
         if known == 0 or value.size % known:
             raise ShapeError(f"cannot reshape {value.shape} into {tuple(sizes)}")
         sizes[sizes.index(-1)] = value.size // known
+    elif value.size != math.prod(sizes) and symbolic.fitting_size() in value.shape:
+        return unknown_like(value, sizes)  # whether it fits is seen with real sizes
     return s.reshape(value, shape=tuple(sizes))
 
 
@@ -59,7 +75,24 @@ def ravel(x: Any) -> Any:
 def transpose(x: Any, axes: Any = None) -> Any:
     """Reorder the axes; without an order, reverse them."""
     value = read(x)
-    order = range(value.ndim)[::-1] if axes is None else axes_of(axes, value.ndim)
+    rank = value.ndim
+    named = range(rank) if axes is None else [axes] if is_one(axes) else axes
+    if len(named) != rank:
+        raise ShapeError(
+            "transpose: `axes` must be a list of the same length as the input shape, "
+            f"{value.shape}. Received: axes={axes}"
+        )
+    if any(not -rank <= axis < rank for axis in named):
+        raise ShapeError(
+            f"transpose: Each axis in `axes` must be an integer in [-{rank}, {rank}). "
+            f"Received: axes={axes}"
+        )
+    order = range(rank)[::-1] if axes is None else axes_of(axes, rank)
+    if sorted(order) != list(range(value.ndim)):
+        raise ShapeError(
+            f"transpose: `axes` must be a valid permutation of the axes of "
+            f"{value.shape}. Received: axes={axes}"
+        )
     return shaping.transpose(value, axes=tuple(order))
 
 
@@ -118,10 +151,28 @@ def broadcast_to(x: Any, shape: Any) -> Any:
 @op
 def concatenate(xs: Any, axis: int = 0) -> Any:
     """Join arrays along an axis."""
+    if not is_one(axis):
+        raise ValueError(f"concatenate: `axis` must be a whole number, got {axis!r}.")
     values = _one_type(xs)
     if len(values) == 1:
         return values[0]
-    return arrays.concat(*values, axis=one_axis(axis, values[0].ndim))
+    axis = one_axis(axis, values[0].ndim)
+    if symbolic.fitting_size() is not None:
+        values = _fitted_beside(values, axis)
+    return arrays.concat(*values, axis=axis)
+
+
+def _fitted_beside(values: list[Value], axis: int) -> list[Value]:
+    """Give axes that are unknown, here or there, the sizes of the first array."""
+    unknown, first = symbolic.fitting_size(), values[0]
+    fitted = []
+    for value in values:
+        pairs = list(zip(value.shape, first.shape, strict=False))
+        shape = [b if unknown in (a, b) else a for a, b in pairs]
+        shape[axis:] = [value.shape[axis], *shape[axis + 1 :]]
+        is_same = value.ndim != first.ndim or tuple(shape) == value.shape
+        fitted.append(value if is_same else unknown_like(value, shape))
+    return fitted
 
 
 @op
@@ -280,8 +331,8 @@ def pad(
     value = read(x)
     if mode != "constant" and constant_values is not None:
         raise ValueError(
-            f"ops.pad: `constant_values` goes with mode='constant' only, not with "
-            f"mode={mode!r}; leave it out."
+            "Argument `constant_values` can only be provided when `mode == "
+            f"'constant'`. Received: mode={mode!r}. Leave it out."
         )
     widths = np.broadcast_to(np.asarray(pad_width, int), (value.ndim, 2))
     pairs = tuple((int(lo), int(hi)) for lo, hi in widths)

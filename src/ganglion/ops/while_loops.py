@@ -15,12 +15,12 @@ from ganglion.compiler.ir.graph import (
     Node,
     ShapeError,
     Value,
-    evaluate,
     toposort,
 )
 from ganglion.ops.control import scan
 from ganglion.ops.dispatch import astype
 from ganglion.ops.numpy import logical_and, where
+from ganglion.tensors import evaluated, has_numbers
 from ganglion.variables import current_scope, read
 
 __all__ = ["while_loop"]
@@ -70,7 +70,7 @@ def _run_at_once(
     cond: _Condition, advance: _Advance, state: tuple[Any, ...], steps: int | None
 ) -> tuple[Any, ...]:
     """Run a loop over arrays in Python."""
-    state = tree.map_leaves(lambda leaf: evaluate([read(leaf)])[0], state)
+    state = tree.map_leaves(lambda leaf: evaluated([read(leaf)])[0], state)
     count = 0
     while (steps is None or count < steps) and bool(np.asarray(cond(*state))):
         new = tree.flatten(advance(*state))
@@ -80,14 +80,15 @@ def _run_at_once(
 
 
 def _checked(new: list[Any], old: list[Any]) -> list[Any]:
-    arrays = [np.asarray(leaf) for leaf in new]
-    before, after = ([leaf.shape for leaf in leaves] for leaves in (old, arrays))
+    values = [read(leaf) for leaf in new]
+    before, after = ([leaf.shape for leaf in leaves] for leaves in (old, values))
     if before != after:
         raise ShapeError(
             f"ops.while_loop: values of shapes {before} became {after} in a step; they "
             "must keep their shapes."
         )
-    return [array.astype(x.dtype) for array, x in zip(arrays, old, strict=True)]
+    pairs = zip(values, old, strict=True)
+    return list(evaluated([astype(value, x.dtype) for value, x in pairs]))
 
 
 def _run_traced(
@@ -99,6 +100,9 @@ def _run_traced(
         return state
     if count is not None:
         return scan(lambda values, _: (advance(*values), None), state, length=count)[0]
+    if steps is None and symbolic.unknown_size() is not None:
+        advance(*state)  # layers in it may want to be built
+        return state
     if steps is None:
         raise NotImplementedError(
             "ops.while_loop: how many steps it takes depends on data, which is not "
@@ -149,9 +153,9 @@ class _Known:
             if isinstance(node, Node):
                 is_known = all(self._constant[x] for x in node.inputs)
             else:
-                is_known = isinstance(node, Constant)
+                is_known = isinstance(node, Constant) or has_numbers(node)
             self._constant.setdefault(node, is_known)
-        return evaluate([value])[0] if self._constant[value] else None
+        return evaluated([value])[0] if self._constant[value] else None
 
     def settled(self, leaf: Any) -> Value:
         """Return a value with nothing behind it: its numbers, or a stand-in."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ganglion import config
 from ganglion.compiler.ir import contraction, pooling
 from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir import shaping as s
-from ganglion.compiler.ir.graph import Constant, Value
+from ganglion.compiler.ir.graph import Constant, ShapeError, Value
 from ganglion.ops.dispatch import astype, common_type, floating, op, stretch
 from ganglion.ops.numpy import divide
 from ganglion.variables import read
@@ -48,6 +50,7 @@ def _pairs(
     strides: tuple[int, ...],
     dilation: tuple[int, ...],
 ) -> Pairs:
+    padding = str(padding).lower()
     if padding == "valid":
         return ((0, 0),) * len(n)
     if padding == "same":
@@ -55,6 +58,24 @@ def _pairs(
     if padding == "causal" and len(n) == 1:
         return (((kernel[0] - 1) * dilation[0], 0),)
     raise ValueError(f"Unknown padding {padding!r}: use 'valid' or 'same'.")
+
+
+def window_counts(
+    n: Sequence[int],
+    kernel: tuple[int, ...],
+    strides: tuple[int, ...],
+    dilation: tuple[int, ...],
+    padding: str,
+) -> list[int]:
+    """Return how many windows lie along each axis.
+
+    >>> window_counts([9, 9], (3, 3), (2, 1), (1, 1), "valid")
+    [4, 7]
+    """
+    axes = zip(n, kernel, strides, dilation, strict=True)
+    if padding != "valid":  # "same" and "causal" leave no element out
+        return [-(-size // stride) for size, _, stride, _ in axes]
+    return [(size - (k - 1) * d - 1) // stride + 1 for size, k, stride, d in axes]
 
 
 def spread(number: Any, rank: int, name: str) -> tuple[int, ...]:
@@ -72,11 +93,28 @@ def spread(number: Any, rank: int, name: str) -> tuple[int, ...]:
     return sizes
 
 
-def _check_format(data_format: str | None) -> None:
-    if data_format not in (None, "channels_last"):
-        raise ValueError(
-            f"data_format={data_format!r} is not supported: Ganglion works on "
-            "'channels_last' images; transpose them."
+def with_channels_last(
+    images: Any, data_format: str | None
+) -> tuple[Value, Callable[[Value], Value]]:
+    """Return images with their channels last, and what puts them back in place.
+
+    The primitives know one layout only: the other is a transpose, which the compiler
+    takes away where two of them meet.
+    """
+    x = read(images)
+    if config.data_format_of(data_format) == "channels_last":
+        return x, lambda outputs: outputs
+    last, first = (0, *range(2, x.ndim), 1), (0, x.ndim - 1, *range(1, x.ndim - 1))
+    return s.transpose(x, axes=last), lambda outputs: s.transpose(outputs, axes=first)
+
+
+def _check_channels(images: Value, channels: int, groups: int = 1) -> None:
+    """Refuse images whose channels are not those of the kernel."""
+    if images.shape[-1] != channels * groups:
+        raise ShapeError(
+            "The number of input channels must match the kernel: the images "
+            f"{images.shape} have {images.shape[-1]}, the kernel takes {channels}"
+            + (f" in each of {groups} groups." if groups > 1 else ".")
         )
 
 
@@ -89,18 +127,19 @@ def conv(
     data_format: str | None = None,
     dilation_rate: Any = 1,
 ) -> Any:
-    """Convolve channels-last images with a kernel (*sizes, C_in / groups, C_out)."""
-    _check_format(data_format)
-    x, w = _same_type(inputs, kernel)
+    """Convolve images with a kernel (*sizes, C_in / groups, C_out)."""
+    images, in_place = with_channels_last(inputs, data_format)
+    x, w = _same_type(images, kernel)
     rank = x.ndim - 2
     strides = spread(strides, rank, "strides")
     dilation = spread(dilation_rate, rank, "dilation_rate")
     groups = max(x.shape[-1] // max(w.shape[-2], 1), 1)
+    _check_channels(x, w.shape[-2], groups)
     pairs = _pairs(padding, x.shape[1:-1], w.shape[:-2], strides, dilation)
     out = contraction.conv(
         x, w, strides=strides, pairs=pairs, dilation=dilation, groups=groups
     )
-    return astype(out, _result_type(inputs, kernel))
+    return in_place(astype(out, _result_type(images, kernel)))
 
 
 def _result_type(*operands: Any) -> np.dtype:
@@ -108,13 +147,13 @@ def _result_type(*operands: Any) -> np.dtype:
     values = [read(x) for x in operands]
     if all(value.dtype.kind in "iu" for value in values):
         return common_type(values)
-    return floating(values[1]).dtype
+    return common_type([floating(value) for value in values])
 
 
 def _same_type(x: Any, w: Any) -> tuple[Value, Value]:
     """Return images and kernel as floats of one type, wide enough to be exact."""
     kind = _result_type(x, w)
-    kind = kind if kind.kind == "f" else np.dtype("float64")
+    kind = kind if s.is_float(kind) else np.dtype("float64")
     return astype(x, kind), astype(w, kind)
 
 
@@ -130,6 +169,7 @@ def depthwise_conv(
     """Convolve each channel alone, with a kernel (*sizes, C_in, multiplier)."""
     value = read(kernel)
     *sizes, channels, multiplier = value.shape
+    _check_channels(with_channels_last(inputs, data_format)[0], channels)
     flat = s.reshape(value, shape=(*sizes, 1, channels * multiplier))
     return conv(inputs, flat, strides, padding, data_format, dilation_rate)
 
@@ -148,7 +188,7 @@ def separable_conv(
     spread_out = depthwise_conv(
         inputs, depthwise_kernel, strides, padding, data_format, dilation_rate
     )
-    return conv(spread_out, pointwise_kernel)
+    return conv(spread_out, pointwise_kernel, data_format=data_format)
 
 
 @op
@@ -162,26 +202,27 @@ def conv_transpose(
     dilation_rate: Any = 1,
 ) -> Any:
     """Run a convolution backwards, with a kernel (*sizes, C_out, C_in)."""
-    _check_format(data_format)
-    x, w = _same_type(inputs, kernel)
+    images, in_place = with_channels_last(inputs, data_format)
+    x, w = _same_type(images, kernel)
     rank = x.ndim - 2
     strides = spread(strides, rank, "strides")
     dilation = spread(dilation_rate, rank, "dilation_rate")
     extra = None if output_padding is None else _numbers(output_padding, rank)
-    spatial, pairs = _transposed_window(
+    _check_channels(x, w.shape[-1])
+    spatial, pairs = transposed_window(
         x.shape[1:-1], w.shape[:-2], strides, dilation, padding, extra
     )
     out = contraction.conv_transpose(
         x, w, spatial=spatial, strides=strides, pairs=pairs, dilation=dilation, groups=1
     )
-    return astype(out, _result_type(inputs, kernel))
+    return in_place(astype(out, _result_type(images, kernel)))
 
 
 def _numbers(number: Any, rank: int) -> tuple[int, ...]:
     return (int(number),) * rank if np.ndim(number) == 0 else tuple(map(int, number))
 
 
-def _transposed_window(
+def transposed_window(
     n: tuple[int, ...],
     kernel: tuple[int, ...],
     strides: tuple[int, ...],
@@ -190,6 +231,7 @@ def _transposed_window(
     extra: tuple[int, ...] | None,
 ) -> tuple[tuple[int, ...], Pairs]:
     """Return the output size and the padding of the convolution that is undone."""
+    padding = str(padding).lower()
     if padding not in ("valid", "same"):
         raise ValueError(f"Unknown padding {padding!r}: use 'valid' or 'same'.")
     spatial = []
@@ -216,8 +258,9 @@ def max_pool(
     data_format: str | None = None,
 ) -> Any:
     """Take the largest element of each window."""
-    x, window = _pooled(inputs, pool_size, strides, padding, data_format)
-    return pooling.max_pool(x, **window)
+    images, in_place = with_channels_last(inputs, data_format)
+    x, window = _pooled(images, pool_size, strides, padding)
+    return in_place(pooling.max_pool(x, **window))
 
 
 @op
@@ -229,12 +272,13 @@ def average_pool(
     data_format: str | None = None,
 ) -> Any:
     """Average each window, leaving the padding out."""
-    x, window = _pooled(inputs, pool_size, strides, padding, data_format)
+    images, in_place = with_channels_last(inputs, data_format)
+    x, window = _pooled(images, pool_size, strides, padding)
     total = pooling.sum_pool(x, **window)
     counts = _counts(x.shape[1:-1], **window).astype(x.dtype)
     if np.all(counts == counts.flat[0]):
-        return divide(total, float(counts.flat[0]))
-    return p.divide(total, stretch(Constant(counts), total.shape))
+        return in_place(divide(total, float(counts.flat[0])))
+    return in_place(p.divide(total, stretch(Constant(counts), total.shape)))
 
 
 def _counts(
@@ -250,10 +294,9 @@ def _counts(
 
 
 def _pooled(
-    inputs: Any, pool_size: Any, strides: Any, padding: str, data_format: str | None
+    images: Value, pool_size: Any, strides: Any, padding: str
 ) -> tuple[Value, dict[str, Any]]:
-    _check_format(data_format)
-    x = floating(inputs)
+    x = floating(images)
     rank = x.ndim - 2
     size = spread(pool_size, rank, "pool_size")
     step = size if strides is None else spread(strides, rank, "strides")

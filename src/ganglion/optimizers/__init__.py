@@ -8,6 +8,10 @@ from ganglion.optimizers import schedules
 from ganglion.optimizers.adam import Adafactor, Adam, Adamax, AdamW, Lamb, Nadam
 from ganglion.optimizers.base import Optimizer
 from ganglion.optimizers.descent import SGD, Adadelta, Adagrad, Ftrl, Lion, RMSprop
+from ganglion.optimizers.loss_scale import LossScaleOptimizer
+from ganglion.optimizers.multi import MultiOptimizer, OptimizerMap
+from ganglion.optimizers.muon import Muon
+from ganglion.optimizers.schedule_free import ScheduleFreeAdamW
 from ganglion.serialization import (
     custom_object_scope,
     names_in,
@@ -17,8 +21,9 @@ from ganglion.serialization import (
 
 __all__ = [
     "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Ftrl",
-    "Lamb", "Lion", "Nadam", "Optimizer", "RMSprop", "deserialize", "get", "schedules",
-    "serialize",
+    "Lamb", "Lion", "LossScaleOptimizer", "MultiOptimizer", "Muon", "Nadam",
+    "Optimizer", "OptimizerMap", "RMSprop", "ScheduleFreeAdamW", "deserialize",
+    "get", "schedules", "serialize",
 ]  # fmt: skip
 
 

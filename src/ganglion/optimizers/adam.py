@@ -15,7 +15,7 @@ from ganglion.optimizers.arguments import (
 )
 from ganglion.optimizers.base import Optimizer, cast_to, with_common
 from ganglion.serialization import export, passed
-from ganglion.variables import Variable
+from ganglion.variables import Variable, read
 
 _RATE = keras2.Changed(0.001, keras2=0.002)
 
@@ -49,8 +49,12 @@ class Moments(Optimizer):
 
     def _power(self, base: float, dtype: str, ahead: int = 1) -> Any:
         """Return a number to the power of the step being made (the first is 1)."""
-        step = ops.cast(self.iterations + ahead, dtype)
-        return ops.power(ops.cast(base, dtype), step)
+
+        def power() -> Any:
+            step = ops.cast(self.iterations + ahead, dtype)
+            return ops.power(ops.cast(base, dtype), step)
+
+        return self._for_all("power", power, base, dtype, ahead)
 
 
 @export("keras.optimizers", "adam")
@@ -91,15 +95,24 @@ class Adam(Moments):
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
         dtype = variable.dtype
-        rate, gradient = cast_to(dtype, learning_rate, gradient)
-        corrected = ops.sqrt(1 - self._power(self.beta_2, dtype))
-        alpha = rate * corrected / (1 - self._power(self.beta_1, dtype))
+        alpha = self._corrected(learning_rate, dtype)
+        gradient = ops.cast(gradient, dtype)
         m, v = self._move_moments(gradient, variable, self.beta_1, self.beta_2)
         if self.amsgrad:
             largest = self._velocity_hats[self._get_variable_index(variable)]
             self.assign(largest, ops.maximum(largest, v))
             v = largest
         self.assign_sub(variable, m * alpha / (ops.sqrt(v) + self.epsilon))
+
+    def _corrected(self, learning_rate: Any, dtype: str) -> Any:
+        """Return the rate of this step, corrected for the averages' start."""
+
+        def alpha() -> Any:
+            corrected = ops.sqrt(1 - self._power(self.beta_2, dtype))
+            rate = ops.cast(learning_rate, dtype)
+            return rate * corrected / (1 - self._power(self.beta_1, dtype))
+
+        return self._for_all("alpha", alpha, read(learning_rate), dtype)
 
 
 @export("keras.optimizers", "adamw")
@@ -118,7 +131,10 @@ class AdamW(Adam):
         **kwargs: Unpack[Shared],
     ) -> None:
         if weight_decay is None:
-            raise ValueError("AdamW needs a `weight_decay`; without it, use Adam.")
+            raise ValueError(
+                "Argument `weight_decay` must be a float. Received: weight_decay=None. "
+                "Without it, use Adam."
+            )
         super().__init__(**passed(locals()))
 
 

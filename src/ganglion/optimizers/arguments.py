@@ -69,9 +69,12 @@ def number(
     above = value > low if open_low else value >= low
     below = value < high if open_high else value <= high
     if not (above and below and math.isfinite(value)):
-        left = f"{'(' if open_low else '['}{low:g}"
-        right = f"{high:g}{')' if open_high or high == math.inf else ']'}"
-        raise ValueError(f"`{name}` must be in {left}, {right}, got {value!r}.")
+        if high < math.inf:
+            left, right = "(" if open_low else "[", ")" if open_high else "]"
+            wanted = f"must be a float between {left}{low:g}, {high:g}{right}"
+        else:
+            wanted = "needs to be positive" + ("" if open_low else " or zero")
+        raise ValueError(f"`{name}` {wanted}. Received: {name}={value!r}.")
     return float(value)
 
 

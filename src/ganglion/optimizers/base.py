@@ -19,6 +19,7 @@ import numpy as np
 from ganglion import config, initializers, keras2, ops
 from ganglion.compiler.ir.graph import Constant, ShapeError, Value
 from ganglion.compiler.ir.origin import inside
+from ganglion.gradients import GradientTape
 from ganglion.optimizers.arguments import (
     number,
     optional_count,
@@ -27,7 +28,14 @@ from ganglion.optimizers.arguments import (
 )
 from ganglion.optimizers.schedules import LearningRateSchedule
 from ganglion.serialization import deserialize_keras_object, serialize_keras_object
-from ganglion.variables import Scope, Variable, current_scope, snake_case, unique_name
+from ganglion.variables import (
+    Scope,
+    StatelessScope,
+    Variable,
+    current_scope,
+    snake_case,
+    unique_name,
+)
 
 F = TypeVar("F", bound=Callable[..., None])
 _CLIPS = ("clipnorm", "clipvalue", "global_clipnorm")
@@ -92,8 +100,8 @@ class Optimizer:
         self._variables: list[Variable] = []
         self._trainable_variables: list[Variable] = []
         self._indices: dict[Variable, int] = {}
-        self._averages: list[Variable] = []
-        self._accumulated: list[Variable] = []
+        self._model_variables_moving_average: list[Variable] = []
+        self._accumulated_gradients: list[Variable] = []
         self._never_decayed: set[Variable] = set()
         self._never_decayed_names: list[str] = []
         self.name = name or unique_name(snake_case(type(self).__name__))
@@ -104,8 +112,8 @@ class Optimizer:
         names = [name for name in _CLIPS if getattr(self, name) is not None]
         if len(names) > 1:
             raise ValueError(
-                f"Only one of {', '.join(_CLIPS)} can be set, not "
-                f"{' and '.join(names)}."
+                "Only one of `clipnorm`, `clipvalue` and `global_clipnorm` can be set, "
+                f"not {' and '.join(names)}."
             )
 
     def _make_iterations(self) -> None:
@@ -209,13 +217,15 @@ class Optimizer:
         self._trainable_variables = list(variables)
         self._indices = {variable: i for i, variable in enumerate(variables)}
         if self.use_ema:
-            self._averages = self.add_optimizer_variables(variables, "average")
+            self._model_variables_moving_average = self.add_optimizer_variables(
+                variables, "average"
+            )
         if self.gradient_accumulation_steps:
-            self._accumulated = self.add_optimizer_variables(
+            self._accumulated_gradients = self.add_optimizer_variables(
                 variables, "gradient_accumulator"
             )
-        self.built = True
         self._add_slots(variables)
+        self.built = True
 
     def _add_slots(self, variables: Sequence[Variable]) -> None:
         """Make what an optimizer keeps for each variable."""
@@ -311,7 +321,8 @@ class Optimizer:
         """Set all state from arrays, in the order of `variables`."""
         if not self.built:
             raise ValueError(
-                "The optimizer has no slots yet: call `build(variables)` first."
+                f"You are calling `set_weights()` on {self.name!r}, which has no slots "
+                "yet: call `build(variables)` first."
             )
         if len(weights) != len(self.variables):
             raise ValueError(
@@ -412,6 +423,48 @@ class Optimizer:
             self._apply(pairs)
         scope.commit()
 
+    def stateless_apply(
+        self,
+        optimizer_variables: Sequence[Any],
+        grads: Sequence[Any],
+        trainable_variables: Sequence[Any],
+    ) -> tuple[list[Any], list[Any]]:
+        """Return the new values of the variables and of the state, and change none."""
+        if not self.built:
+            raise ValueError(
+                "`stateless_apply`: the optimizer has no state yet: call "
+                "`optimizer.build(variables)` first."
+            )
+        own, trained = self.variables, self._trainable_variables
+        for name, variables, values in (
+            ("optimizer_variables", own, optimizer_variables),
+            ("trainable_variables", trained, trainable_variables),
+        ):
+            if len(variables) != len(values):
+                raise ValueError(
+                    f"`{name}` must have a value for each of the {len(variables)} "
+                    f"variables that the optimizer knows, got {len(values)}."
+                )
+        mapping = [
+            *zip(trained, trainable_variables, strict=True),
+            *zip(own, optimizer_variables, strict=True),
+        ]
+        with StatelessScope(mapping) as scope:
+            self.apply(grads)
+        return scope.current_values(trained), scope.current_values(own)
+
+    def minimize(self, loss: Any, var_list: Any, tape: Any = None) -> Any:
+        """Take one step down a loss: a function, or a tensor and the tape of it."""
+        variables = list(var_list() if callable(var_list) else var_list)
+        if callable(loss):
+            with GradientTape() as tape:
+                loss = loss()
+        elif tape is None:
+            raise ValueError("`minimize` needs the `tape` that recorded the loss.")
+        return self.apply_gradients(
+            zip(tape.gradient(loss, variables), variables, strict=True)
+        )
+
     def _targets(self, variables: Sequence[Variable] | None) -> list[Variable]:
         if variables is None:
             if not self.built:
@@ -465,7 +518,7 @@ class Optimizer:
             if self.gradient_accumulation_steps:
                 steps = self.gradient_accumulation_steps
                 is_update = ops.equal((self._iterations + 1) % steps, 0)
-                slot = self._accumulated[self._get_variable_index(variable)]
+                slot = self._accumulated_gradients[self._get_variable_index(variable)]
                 largest = ops.maximum(gradient, slot)
                 slot.assign(ops.where(is_update, ops.zeros_like(largest), largest))
                 new = ops.where(is_update, largest, variable)
@@ -484,6 +537,19 @@ class Optimizer:
         for gradient, variable in zip(grads, variables, strict=True):
             self.update_step(gradient, variable, rate)
 
+    def _for_all(self, name: str, compute: Callable[[], Any], *facts: Any) -> Any:
+        """Return a value of this step that all variables need: it is traced once.
+
+        It depends on the number of the step, on the optimizer's settings, and on facts.
+        """
+        scope = current_scope()
+        if scope is None:
+            return compute()
+        key = (self, name, scope.read(self._iterations), *facts)
+        if key not in scope.shared_values:
+            scope.shared_values[key] = compute()
+        return scope.shared_values[key]
+
     def _accumulate(self, grads: list[Any], variables: list[Variable]) -> None:
         """Add the gradients up, and keep an update only at every n-th step.
 
@@ -496,8 +562,8 @@ class Optimizer:
         assert scope is not None
         is_update = ops.equal((self._iterations + 1) % steps, 0)
         totals = {
-            self._accumulated[self._get_variable_index(variable)]: gradient
-            + self._accumulated[self._get_variable_index(variable)]
+            self._accumulated_gradients[self._get_variable_index(variable)]: gradient
+            + self._accumulated_gradients[self._get_variable_index(variable)]
             for gradient, variable in zip(grads, variables, strict=True)
         }
         before = dict(scope.writes)
@@ -506,7 +572,7 @@ class Optimizer:
             old = before.get(variable, scope.reads[variable])
             if new is not old:
                 scope.writes[variable] = ops.where(is_update, new, old)
-        for slot in self._accumulated:
+        for slot in self._accumulated_gradients:
             total = totals.get(slot, slot.value)
             slot.assign(ops.where(is_update, ops.zeros_like(total), total))
 
@@ -575,7 +641,9 @@ class Optimizer:
 
     def averages(self) -> Iterator[tuple[Variable, Variable]]:
         """Yield each variable with its moving average (``use_ema=True``)."""
-        return zip(self._trainable_variables, self._averages, strict=True)
+        return zip(
+            self._trainable_variables, self._model_variables_moving_average, strict=True
+        )
 
     def finalize_variable_values(self, var_list: Sequence[Variable]) -> None:
         """Give the variables their moving averages, at the end of training."""
@@ -584,7 +652,11 @@ class Optimizer:
         if not self.built:
             raise ValueError("There are no moving averages yet: train first.")
         for variable in var_list:
-            variable.assign(self._averages[self._get_variable_index(variable)].value)
+            variable.assign(
+                self._model_variables_moving_average[
+                    self._get_variable_index(variable)
+                ].value
+            )
 
 
 def _arguments(cls: type) -> Iterator[str]:
@@ -602,8 +674,8 @@ def _without_missing(
     missing = [variable.path for grad, variable in pairs if grad is None]
     if len(missing) == len(pairs):
         raise ValueError(
-            f"None of the variables has a gradient: {', '.join(missing)}. The loss "
-            "does not depend on them."
+            "No gradients provided for any variable. The loss does not depend on "
+            f"{', '.join(missing)}."
         )
     if missing:
         warnings.warn(
@@ -667,6 +739,10 @@ def with_common(function: F) -> F:
 def _full_signature(function: Callable[..., None]) -> inspect.Signature:
     own = dict(inspect.signature(function).parameters)
     own.popitem()  # the shared ones, as type checkers see them
+    # What an optimizer takes by keyword alone comes last, as in Keras' Muon.
+    last = [p for p in own.values() if p.kind is p.KEYWORD_ONLY]
+    first = [p for p in own.values() if p.kind is not p.KEYWORD_ONLY]
     shared = list(inspect.signature(Optimizer).parameters.values())
     rest = [p.replace(annotation=p.empty) for p in shared if p.name not in own]
-    return inspect.Signature([*own.values(), *rest])
+    last = [p.replace(kind=p.POSITIONAL_OR_KEYWORD) for p in last]
+    return inspect.Signature([*first, *rest[:-1], *last, rest[-1]])

@@ -69,7 +69,12 @@ class Lion(Optimizer):
         **common: Unpack[Common],
     ) -> None:
         super().__init__(learning_rate, **common)
-        self.beta_1 = number("beta_1", beta_1, high=1.0, open_low=True)
+        if not 0 < beta_1 <= 1:
+            raise ValueError(
+                "Argument `beta_1` must be in the [0, 1] range. Otherwise, the "
+                f"optimizer degenerates to SignSGD. Received: beta_1={beta_1}."
+            )
+        self.beta_1 = number("beta_1", beta_1)
         self.beta_2 = number("beta_2", beta_2, high=1.0)
 
     def _add_slots(self, variables: Sequence[Variable]) -> None:
@@ -250,6 +255,11 @@ class Ftrl(Optimizer):
         **common: Unpack[Common],
     ) -> None:
         super().__init__(learning_rate, **common)
+        if learning_rate_power > 0:
+            raise ValueError(
+                "`learning_rate_power` needs to be negative or zero. Received: "
+                f"learning_rate_power={learning_rate_power}."
+            )
         self.learning_rate_power = -number("-learning_rate_power", -learning_rate_power)
         self.initial_accumulator_value = number(
             "initial_accumulator_value", initial_accumulator_value

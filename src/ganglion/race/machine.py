@@ -38,6 +38,7 @@ def facts() -> dict[str, str]:
     known["processor"] = processor()
     known["cores"] = f"{cores()} usable, {config.threads()} threads in use"
     known["vectors"] = vector_width()
+    known["barriers"] = barriers()
     if devices := gpu():
         known["gpu"] = devices
     for name, reason in registry.available().items():
@@ -96,6 +97,17 @@ def vector_width() -> str:
         return "NEON, 4 floats"
     flags = " ".join(line for line in _cpuinfo() if line.startswith("flags")).split()
     return next((text for flag, text in _WIDTHS if flag in flags), "unknown")
+
+
+def barriers() -> str:
+    """Return how long threads take to wait for each other, as far as it is known."""
+    if registry.available()["cpu"]:  # a reason why it cannot run
+        return "unknown"
+    from ganglion.compiler.cpu import machine
+
+    figures = machine.barriers(config.threads())
+    times = [f"{time:,.0f} ns on {count} threads" for count, time in figures.items()]
+    return ", ".join(times) or "not measured: one thread, or a busy machine"
 
 
 def gpu() -> str:

@@ -6,6 +6,7 @@ read it, none has a copy.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -16,11 +17,20 @@ from ganglion.images import networks
 from ganglion.recipes.building import build, custom_objects, loss_weights, network
 from ganglion.recipes.classifiers import CAM, CNN, FOLDER, MLP, PERCEPTRON
 from ganglion.recipes.generative import GPT, VAE
-from ganglion.recipes.records import LayerSpec, Published, Recipe
-from ganglion.recipes.sequences import BIRNN, LSTM, NOISE, PROBES, RNN
+from ganglion.recipes.ordinary import NETWORKS
+from ganglion.recipes.records import (
+    INNER,
+    NOISE,
+    NOISE_AMOUNTS,
+    LayerSpec,
+    Published,
+    Recipe,
+)
+from ganglion.recipes.sequences import BIRNN, LSTM, PROBES, RNN
 
 __all__ = [
     "FOLDER",
+    "NETWORKS",
     "PROBES",
     "RECIPES",
     "LayerSpec",
@@ -37,6 +47,7 @@ __all__ = [
     "plain",
     "prepared",
     "published",
+    "still",
     "tuned",
 ]
 
@@ -44,7 +55,7 @@ RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
     for recipe in (PERCEPTRON, MLP, CNN, CAM, RNN, BIRNN, LSTM, VAE, GPT, FOLDER)
 }
-_KNOWN = RECIPES | {probe.name: probe for probe in PROBES}
+_KNOWN = RECIPES | {recipe.name: recipe for recipe in (*PROBES, *NETWORKS)}
 
 
 def get(name: str) -> Recipe:
@@ -108,6 +119,27 @@ def plain(recipe: Recipe) -> Recipe:
     return replace(recipe, augment=())
 
 
+def still(recipe: Recipe) -> Recipe:
+    """Return a recipe whose network draws no random numbers.
+
+    >>> get("deep").is_noisy, still(get("deep")).is_noisy
+    (True, False)
+    """
+    return replace(recipe, layers=_stilled(recipe.layers))
+
+
+def _stilled(layers: Iterable[LayerSpec]) -> tuple[LayerSpec, ...]:
+    result = []
+    for kind, arguments in layers:
+        changed: dict[str, Any] = {
+            name: _stilled(arguments[name]) for name in INNER if name in arguments
+        }
+        if kind in NOISE_AMOUNTS:
+            changed[NOISE_AMOUNTS[kind][0]] = 0.0
+        result.append((kind, arguments | changed))
+    return tuple(result)
+
+
 Arrays = tuple[np.ndarray, np.ndarray]
 NOISE_ROWS = 12_800
 
@@ -145,7 +177,7 @@ def load(recipe: Recipe) -> tuple[Arrays, Arrays, str | None]:
 
 
 def noise(recipe: Recipe, rows: int, seed: int = 0) -> Arrays:
-    """Return random numbers in the shapes of a recipe's data.
+    """Return random numbers in the shapes of a recipe's data; no input is zero.
 
     >>> x, y = noise(get("mnist-mlp"), 5)
     >>> x.shape, y.shape
@@ -153,20 +185,25 @@ def noise(recipe: Recipe, rows: int, seed: int = 0) -> Arrays:
     """
     rng, shape = np.random.default_rng(seed), (rows, *recipe.input_shape)
     if recipe.takes_tokens:
-        x = rng.integers(0, recipe.classes, shape, "int32")
-        return prepared(recipe, x, np.roll(x, -1, axis=1))
-    x = rng.integers(0, 256, shape, "uint8")
-    return prepared(recipe, x, rng.integers(0, recipe.classes, rows))
+        x = rng.integers(1, recipe.layers[0][1]["input_dim"], shape, "int32")
+    elif recipe.takes_pixels:
+        x = rng.integers(1, 256, shape, "uint8")
+    else:
+        x = 1 - rng.random(shape, "float32")
+    if recipe.predicts_numbers:
+        return x, rng.random((rows, recipe.classes), "float32")
+    return prepared(
+        recipe, x, rng.integers(0, recipe.classes, (rows, *recipe.target_shape))
+    )
 
 
 def prepared(recipe: Recipe, x: np.ndarray, y: np.ndarray) -> Arrays:
     """Return inputs and targets in the shapes that a recipe's network and loss take."""
     x = x.reshape(len(x), *recipe.input_shape)
     if recipe.reconstructs:
-        return x, x.reshape(len(x), -1) * np.float32(1 / 255)
-    if recipe.takes_tokens:
-        return x, y.astype("int32")
-    labels = y.reshape(-1).astype("int32")
+        is_scaled = not recipe.takes_pixels
+        return x, x if is_scaled else x.reshape(len(x), -1) * np.float32(1 / 255)
+    labels = y.reshape(len(x), *recipe.target_shape).astype("int32")
     if recipe.one_hot:
         return x, np.eye(recipe.classes, dtype="float32")[labels]
     return x, labels

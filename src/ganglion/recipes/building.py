@@ -45,12 +45,11 @@ def network(keras: Any, recipe: Recipe, layers: Iterable[LayerSpec]) -> Any:
     """Return a recipe's network; `keras` is Ganglion or Keras itself."""
     layers = tuple(layers)
     name = recipe.name
-    if not any(kind in PARTS for kind, _ in layers):
-        stack = [layer(keras, spec) for spec in layers]
-        inputs = keras.Input(recipe.input_shape)
-        return keras.Sequential([inputs, *stack], name=name)
     dtype = "int32" if recipe.takes_tokens else None
     inputs = keras.Input(recipe.input_shape, dtype=dtype)
+    if not any(kind in PARTS for kind, _ in layers):
+        stack = [layer(keras, spec) for spec in layers]
+        return keras.Sequential([inputs, *stack], name=name)
     return keras.Model(inputs, _stacked(keras, layers, inputs), name=name)
 
 
@@ -82,9 +81,19 @@ def _stacked(keras: Any, specs: Iterable[LayerSpec], x: Any) -> Any:
 # ---- parts that are more than one layer on one tensor --------------------------------
 
 
-def _residual(keras: Any, x: Any, layers: Iterable[LayerSpec]) -> Any:
-    """Add what some layers make of x to it."""
-    return x + _stacked(keras, layers, x)
+def _residual(
+    keras: Any,
+    x: Any,
+    layers: Iterable[LayerSpec],
+    shortcut: Iterable[LayerSpec] = (),
+) -> Any:
+    """Add what some layers make of x to it, or to what a shortcut makes of it."""
+    return _stacked(keras, layers, x) + _stacked(keras, shortcut, x)
+
+
+def _skip(keras: Any, x: Any, layers: Iterable[LayerSpec]) -> Any:
+    """Put what some layers make of x beside it, as more channels."""
+    return keras.layers.Concatenate()([x, _stacked(keras, layers, x)])
 
 
 def _causal_attention(keras: Any, x: Any, **sizes: int) -> Any:
@@ -113,6 +122,7 @@ def _sampling(
 
 PARTS: dict[str, Callable[..., Any]] = {
     "Residual": _residual,
+    "Skip": _skip,
     "CausalAttention": _causal_attention,
     "Positions": _positions,
     "Sampling": _sampling,

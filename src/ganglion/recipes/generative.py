@@ -78,4 +78,5 @@ GPT = Recipe(
     published=(),
     batch_size=32,
     classes=python_text.VOCABULARY,
+    target_shape=(python_text.LENGTH,),
 )

@@ -7,9 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganglion.recipes.records import PIXELS, LayerSpec, Published, Recipe, dense
-
-NOISE = "noise"  # a data set of random numbers
+from ganglion.recipes.records import (
+    NOISE,
+    PIXELS,
+    LayerSpec,
+    Published,
+    Recipe,
+    dense,
+)
 
 
 def _recurrent(kind: str, units: int = 128, **more: Any) -> LayerSpec:

@@ -21,8 +21,10 @@ from typing import Any
 
 from ganglion import keras2
 from ganglion.saving import archive, h5, legacy, state, weights
+from ganglion.saving.editor import KerasFileEditor
 from ganglion.saving.files import check_exists, local_path, reading, write_checked
 from ganglion.serialization import (
+    CustomObjectScope,
     custom_object_scope,
     deserialize_keras_object,
     get_custom_objects,
@@ -32,10 +34,9 @@ from ganglion.serialization import (
     serialize_keras_object,
 )
 
-CustomObjectScope = custom_object_scope
-
 __all__ = [
     "CustomObjectScope",
+    "KerasFileEditor",
     "custom_object_scope",
     "deserialize_keras_object",
     "get_custom_objects",
@@ -68,25 +69,36 @@ def save_model(
 
     The ending chooses the format: `.keras`, or Keras 2's `.h5`.
     """
-    kwargs.pop("save_format", None)
-    if not kwargs.pop("include_optimizer", True):
+    if kwargs.pop("save_format", None):
+        _check_save_format(filepath)
+    keeps_optimizer = kwargs.pop("include_optimizer", True)
+    if kwargs:
         raise ValueError(
-            "`include_optimizer=False` is not supported: save with `save_weights`, or "
-            "before `compile`."
+            "The following argument(s) are not supported with this file format: "
+            f"{', '.join(sorted(kwargs))}."
         )
-    _refuse_unknown("save", kwargs)
     if zipped is False:
         raise ValueError("`zipped=False` is not supported: one file is written.")
     if not archive.is_model(model):  # a layer by itself, such as a FeatureSpace
-        _write_model(model, filepath, overwrite)
+        _write_model(model, filepath, overwrite, keeps_optimizer)
         return
     if model.built:
         _prepare_optimizer(model)
     with model.between_steps():
-        _write_model(model, filepath, overwrite)
+        _write_model(model, filepath, overwrite, keeps_optimizer)
 
 
-def _write_model(model: Any, filepath: Any, overwrite: bool) -> None:
+def _check_save_format(filepath: Any) -> None:
+    if not str(filepath).endswith((".keras", *_OLD_ENDINGS)):
+        raise ValueError(
+            "The `save_format` argument is deprecated: leave it out, and end the name "
+            f"{str(filepath)!r} in `.keras` or `.h5`."
+        )
+
+
+def _write_model(
+    model: Any, filepath: Any, overwrite: bool, keeps_optimizer: bool
+) -> None:
     if isinstance(filepath, io.IOBase):
         archive.write(model, filepath)  # type: ignore[arg-type]
         return
@@ -97,24 +109,15 @@ def _write_model(model: Any, filepath: Any, overwrite: bool) -> None:
         keras2.note(
             f"`save` to a {path.suffix} file", "`.keras`", changes_defaults=False
         )
-        _write_h5(path, lambda file: legacy.write(model, file), overwrite)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        h5.write_h5(
+            path, lambda file: legacy.write(model, file, keeps_optimizer), overwrite
+        )
     else:
         raise ValueError(
-            f"Cannot tell the format of {str(path)!r}: end the name in `.keras` (or in "
-            "`.h5` for Keras 2's format)."
+            f"Invalid filepath extension for saving: end the name {str(path)!r} in "
+            "`.keras` (or in `.h5` for Keras 2's format)."
         )
-
-
-def _write_h5(path: Path, write: Any, overwrite: bool) -> None:
-    def write_file(file: Any) -> None:
-        # In memory first: HDF5 reports a full disk too late, and only in part.
-        buffer = io.BytesIO()
-        with h5.open_h5(buffer, "w") as store:
-            write(store)
-            h5.seal(store)
-        file.write(buffer.getbuffer())
-
-    write_checked(path, write_file, overwrite)
 
 
 def load_model(
@@ -156,6 +159,7 @@ def save_weights(
     """Save the weights and the optimizer's state, as `.weights.h5`."""
     if max_shard_size is not None:
         raise ValueError("`max_shard_size` is not supported: one file is written.")
+    skipped = kwargs.pop("objects_to_skip", None) or ()
     _refuse_unknown("save_weights", kwargs)
     _require_built(model, "save")
     path = local_path(filepath)
@@ -168,7 +172,7 @@ def save_weights(
             changes_defaults=False,
         )
     with model.between_steps():
-        _write_h5(path, lambda file: weights.write(model, file), overwrite)
+        h5.write_h5(path, lambda file: weights.write(model, file, skipped), overwrite)
 
 
 def load_weights(
@@ -179,7 +183,17 @@ def load_weights(
     Nothing changes unless all weights fit, or `skip_mismatch` allows to load a part.
     """
     by_name = bool(kwargs.pop("by_name", False))
-    _refuse_unknown("load_weights", kwargs)
+    if "objects_to_skip" in kwargs and not str(filepath).endswith(".weights.h5"):
+        raise ValueError(
+            "`objects_to_skip` only supports loading '.weights.h5' files, not "
+            f"{str(filepath)!r}."
+        )
+    skipped = kwargs.pop("objects_to_skip", None) or ()
+    if kwargs:
+        raise ValueError(
+            f"Invalid keyword arguments: {', '.join(sorted(kwargs))}. `load_weights` "
+            "does not know them."
+        )
     _require_built(model, "load")
     path = local_path(filepath)
     with reading(filepath), _opened_weights(path) as file, model.between_steps():
@@ -188,13 +202,13 @@ def load_weights(
             legacy.read_weights(model, file, by_name, skip_mismatch)
         elif by_name:
             raise ValueError(
-                "`by_name=True` works for Keras 2's `.h5` files only, since newer ones "
-                "do not go by names: build the same layers, or pass "
+                "`by_name=True` only supports loading legacy '.h5' or '.hdf5' files. "
+                "Newer ones do not go by names: build the same layers, or pass "
                 "`skip_mismatch=True`."
             )
         else:
             _prepare_optimizer(model)
-            weights.read(model, file, skip_mismatch)
+            weights.read(model, file, skip_mismatch, skipped)
             weights.read_optimizers(model, file)
 
 
@@ -210,16 +224,24 @@ def _refuse_unknown(name: str, kwargs: dict[str, Any]) -> None:
         raise ValueError(f"`{name}` does not know {', '.join(sorted(kwargs))}.")
 
 
+_DEEDS = {"save": "saving", "load": "loading weights into"}
+
+
 def _require_built(model: Any, verb: str) -> None:
-    if not model.built:
+    # A model whose own step calls its parts is never called itself.
+    if not model.built and not model.variables:
         raise ValueError(
-            f'The model "{model.name}" has no weights to {verb} yet: give it an Input, '
-            "or call it on data first."
+            f"You are {_DEEDS[verb]} a model that has not yet been built. "
+            f'"{model.name}" has no weights to {verb} yet: give it an Input, or call '
+            "it on data first."
         )
 
 
 def _prepare_optimizer(model: Any) -> None:
-    if model.compiled and model.optimizer is not None:
+    # One that is built may know other weights than `fit` would train: those of an own
+    # step.
+    optimizer = model.optimizer if model.compiled else None
+    if optimizer is not None and not optimizer.built:
         model.prepare_training()
 
 
@@ -232,7 +254,7 @@ def save_checkpoint(path: Any, model: Any) -> None:
         state.write(model, file)
 
     with model.between_steps():
-        _write_h5(local_path(path), write, True)
+        h5.write_h5(local_path(path), write, True)
 
 
 def load_checkpoint(path: Any, model: Any) -> int:

@@ -1,6 +1,7 @@
 """`.keras` archives: a zip file of a configuration, the weights and their origin.
 
-Members are read by their exact names into memory; nothing is ever extracted to disk.
+Members are read by their exact names into memory; only the files that a layer of the
+user's keeps are put into a folder, for its `load_assets`.
 """
 
 from __future__ import annotations
@@ -8,12 +9,15 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import tempfile
 import zipfile
 import zlib
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from ganglion import serialization
 from ganglion.config import VERSION
+from ganglion.files import write_file
 from ganglion.saving import h5, state, weights
 from ganglion.system import budget
 from ganglion.variables import uninitialized
@@ -70,10 +74,25 @@ def _assets_of(model: Any) -> dict[str, bytes]:
     """Return the files that layers keep, by their names in the archive."""
     assets: dict[str, bytes] = {}
     for part in weights.parts_of(model):
-        if hasattr(part.owner, "assets"):
-            for name, data in part.owner.assets().items():
-                assets["/".join(filter(None, (ASSETS, part.path, name)))] = data
+        for name, data in _files_of(part.owner).items():
+            assets["/".join(filter(None, (ASSETS, part.path, name)))] = data
     return assets
+
+
+def _files_of(owner: Any) -> dict[str, bytes]:
+    """Return the files of a layer; one of the user's writes them into a folder."""
+    if hasattr(owner, "asset_files"):
+        return owner.asset_files()
+    if not hasattr(owner, "save_assets"):
+        return {}
+    with tempfile.TemporaryDirectory() as folder:
+        owner.save_assets(folder)
+        root = Path(folder)
+        return {
+            path.relative_to(root).as_posix(): path.read_bytes()
+            for path in sorted(root.rglob("*"))
+            if path.is_file() and not path.is_symlink()
+        }
 
 
 def _entry(name: str) -> zipfile.ZipInfo:
@@ -114,14 +133,28 @@ def read(source: Any, custom_objects: Any, compiled: bool) -> Any:
 def _use_assets(model: Any, assets: dict[str, bytes]) -> None:
     """Hand each layer the files that it has kept."""
     for part in weights.parts_of(model):
-        if hasattr(part.owner, "use_assets"):
-            folder = "/".join(filter(None, (ASSETS, part.path)))
+        folder = "/".join(filter(None, (ASSETS, part.path)))
+        if hasattr(part.owner, "use_asset_files"):
             own = {
                 name.removeprefix(f"{folder}/"): data
                 for name, data in assets.items()
                 if name.rpartition("/")[0] == folder
             }
-            part.owner.use_assets(own, folder)
+            part.owner.use_asset_files(own, folder)
+        elif hasattr(part.owner, "load_assets"):
+            _load_assets(part.owner, assets, folder)
+
+
+def _load_assets(owner: Any, assets: dict[str, bytes], folder: str) -> None:
+    """Let a layer of the user's read its files from a folder."""
+    with tempfile.TemporaryDirectory() as place:
+        for name, data in assets.items():
+            if not name.startswith(f"{folder}/"):
+                continue
+            path = Path(place, name.removeprefix(f"{folder}/"))  # names are checked
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_file(path, data)
+        owner.load_assets(place)
 
 
 def from_json(text: Any, custom_objects: Any) -> Any:
@@ -185,6 +218,14 @@ def read_weights(source: Any) -> bytes:
     return _members(source)[1]
 
 
+def read_parts(source: Any) -> tuple[dict[str, Any], bytes, dict[str, Any]]:
+    """Return the configuration of an archive, its weights and its metadata."""
+    config, weights, _, _ = _members(source)
+    with zipfile.ZipFile(source) as archive:
+        metadata = _metadata(archive)
+    return parsed(config), weights, metadata
+
+
 def _members(source: Any) -> tuple[bytes, bytes, dict[str, Any], dict[str, bytes]]:
     try:
         with zipfile.ZipFile(source) as archive:
@@ -211,12 +252,16 @@ def _members(source: Any) -> tuple[bytes, bytes, dict[str, Any], dict[str, bytes
 
 def _notes(archive: zipfile.ZipFile) -> dict[str, Any]:
     """Return the `notes` of a model, {} where there is nothing of ours."""
+    notes = _metadata(archive).get("notes")
+    return notes if isinstance(notes, dict) else {}
+
+
+def _metadata(archive: zipfile.ZipFile) -> dict[str, Any]:
     if METADATA not in archive.namelist():
         return {}
     text = _member(archive, METADATA, _MOST_CONFIG)
     metadata = _parsed_json(text, f"member {METADATA!r}")
-    notes = metadata.get("notes") if isinstance(metadata, dict) else None
-    return notes if isinstance(notes, dict) else {}
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def _check_names(archive: zipfile.ZipFile) -> None:

@@ -22,6 +22,10 @@ _SYMPTOMS = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeE
              TypeError)  # fmt: skip
 
 
+class MissingFileError(FileNotFoundError, ValueError):
+    """There is no such file: a ValueError in Keras, a FileNotFoundError elsewhere."""
+
+
 def local_path(filepath: Any) -> Path:
     """Return a path; refuse what names a place on another machine."""
     text = os.fspath(filepath)
@@ -78,7 +82,7 @@ def reading(
                 _release(error, spent)
                 raise
     except FileNotFoundError as error:
-        raise FileNotFoundError(f"There is no file {name}.") from error
+        raise MissingFileError(_missing_file(str(name))) from error
     except IsADirectoryError as error:
         raise ValueError(
             f"{name} is a folder, not a file: give the path of a `.keras` or `.h5` "
@@ -101,6 +105,18 @@ def reading(
             f"{name} cannot be loaded: what it describes is not valid "
             f"({type(error).__name__}: {text:.300})."
         ) from error
+
+
+def _missing_file(name: str) -> str:
+    if name.endswith((".keras", ".h5", ".hdf5")):
+        return (
+            f"File not found: filepath={name}. Please ensure the file is an accessible "
+            f"`.keras` or `.h5` file. There is no file {name}."
+        )
+    return (
+        f"File format not supported: filepath={name} ends neither in `.keras` nor in "
+        f"`.h5`. There is no file {name}."
+    )
 
 
 def _release(error: BaseException, spent: budget.Budget) -> None:

@@ -5,14 +5,18 @@ h5py is imported when the first file is opened.
 
 from __future__ import annotations
 
+import io
 import math
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ganglion.compiler.ir.graph import BFLOAT16
+from ganglion.saving.files import write_checked
 from ganglion.system import budget
 
 # An array may be declared larger than what is stored, if it is small or compresses.
@@ -62,7 +66,10 @@ def _check(file: Any) -> None:
             where = f"{group.name.rstrip('/')}/{name}"
             link = group.get(name, getlink=True)
             if not isinstance(link, h5py.HardLink):
-                raise ValueError(f"{where!r} is a link to elsewhere, which is refused.")
+                kind = type(link).__name__
+                raise ValueError(
+                    f"{where!r} is a link to elsewhere ({kind}), which is refused."
+                )
             item = group[name]
             if isinstance(item, h5py.Group):
                 address = h5py.h5o.get_info(item.id).addr
@@ -80,7 +87,8 @@ def _check_dataset(dataset: Any, where: str) -> None:
     if dataset.external or dataset.is_virtual:
         raise ValueError(f"{where!r} keeps its data in another file: refused.")
     shape, dtype = dataset.shape, dataset.dtype
-    if shape is None or dtype.kind not in NUMBERS or dtype.hasobject:
+    is_number = dtype.kind in NUMBERS or _is_bfloat16(dataset)
+    if shape is None or not is_number or dtype.hasobject:
         raise ValueError(f"{where!r} holds {dtype}, not numbers.")
     declared, stored = math.prod(shape) * dtype.itemsize, dataset.id.get_storage_size()
     if declared > _FREE_BYTES and declared > _MOST_EXPANSION * stored:
@@ -130,6 +138,20 @@ def _check_deflated(raw: bytes, size: int, where: str) -> None:
         )
 
 
+def write_h5(path: Path, write: Any, overwrite: bool = True) -> None:
+    """Write an HDF5 file atomically; a function fills it."""
+
+    def write_file(file: Any) -> None:
+        # In memory first: HDF5 reports a full disk too late, and only in part.
+        buffer = io.BytesIO()
+        with open_h5(buffer, "w") as store:
+            write(store)
+            seal(store)
+        file.write(buffer.getbuffer())
+
+    write_checked(path, write_file, overwrite)
+
+
 def seal(file: Any) -> None:
     """Write a checksum of all arrays: HDF5 itself would not notice a changed bit."""
     file.attrs[_SEAL] = _checksum(file)
@@ -148,12 +170,24 @@ def _checksum(file: Any) -> int:
     for name, item in sorted(items.items()):
         if hasattr(item, "shape"):
             total = zlib.crc32(name.encode(), total)
-            total = zlib.crc32(np.ascontiguousarray(array(item)).data, total)
+            total = zlib.crc32(np.ascontiguousarray(_stored(item)).data, total)
     return total
 
 
 def array(dataset: Any) -> np.ndarray:
     """Read an array."""
+    stored = _stored(dataset)
+    return stored.view(BFLOAT16) if _is_bfloat16(dataset) else stored
+
+
+def _is_bfloat16(dataset: Any) -> bool:
+    """Return whether pairs of bytes are numbers, which an attribute of Keras' says."""
+    if dataset.dtype != np.dtype("V2"):
+        return False
+    return bool(attribute(dataset, "dtype", "") == BFLOAT16.name)
+
+
+def _stored(dataset: Any) -> np.ndarray:
     try:
         return np.asarray(dataset[()])
     except (OSError, RuntimeError) as error:
@@ -162,7 +196,13 @@ def array(dataset: Any) -> np.ndarray:
 
 def put(group: Any, name: str, value: np.ndarray) -> None:
     """Write an array under a name."""
-    group.create_dataset(name, data=np.asarray(value))
+    array = np.asarray(value)
+    is_bfloat16 = array.dtype == BFLOAT16  # which HDF5 does not know
+    dataset = group.create_dataset(
+        name, data=array.view("V2") if is_bfloat16 else array
+    )
+    if is_bfloat16:
+        dataset.attrs["dtype"] = BFLOAT16.name
 
 
 _REQUIRED = object()

@@ -27,10 +27,10 @@ def is_legacy(file: Any) -> bool:
 # ---- writing ---------------------------------------------------------------------
 
 
-def write(model: Any, file: Any) -> None:
-    """Write a model into an open HDF5 file."""
+def write(model: Any, file: Any, keeps_optimizer: bool = True) -> None:
+    """Write a model into an open HDF5 file, its optimizer if wanted."""
     for layer in model._flatten_layers():
-        if getattr(layer, "assets", dict)():
+        if getattr(layer, "asset_files", dict)():
             raise ValueError(
                 f'Layer "{layer.name}" has learned its vocabulary, for which the old '
                 "`.h5` format has no place: save the model as a `.keras` file, or give "
@@ -43,7 +43,7 @@ def write(model: Any, file: Any) -> None:
     file.attrs["backend"] = "ganglion"
     _put_text(file, "model_config", json.dumps(plain))
     write_weights(model, file.create_group("model_weights"))
-    if training:
+    if training and keeps_optimizer:
         optimizer = training.pop("optimizer")
         short = {key: optimizer[key] for key in ("class_name", "config")}
         training["optimizer_config"] = short

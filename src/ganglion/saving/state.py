@@ -36,7 +36,7 @@ def write(model: Any, file: Any) -> None:
     if state.pads_batches:
         h5.put(group, "pads_batches", np.array(1))
     seeds = group.create_group("seeds")
-    for number, generator in enumerate(model._seed_generators()):
+    for number, generator in enumerate(model._seed_generators):
         h5.put(seeds, str(number), generator.state.array)
     unseeded = random.default_state()
     if unseeded is not None:
@@ -64,7 +64,7 @@ def read(model: Any, file: Any) -> bool:
             "its training state was written by another version of Ganglion; load the "
             "model with `load_weights` instead."
         )
-    seeds = model._seed_generators()
+    seeds = model._seed_generators
     if len(seeds) != len(group["seeds"]):
         raise ValueError(
             f"it holds {len(group['seeds'])} random states, but the model has "
@@ -135,8 +135,10 @@ def read_choices(model: Any, file: Any) -> None:
     saved = {h5.attribute(dataset, "path"): dataset for dataset in datasets}
     for path, owner in list(_compiled(model)):
         if path in saved:
-            weights = owner.weights
-            owner.choose_weights([weights[index] for index in h5.array(saved[path])])
+            weights, chosen = owner.weights, h5.array(saved[path])
+            # Low-rank weights inside of a layer were merged: there are others now.
+            if all(index < len(weights) for index in chosen):
+                owner.choose_weights([weights[index] for index in chosen])
 
 
 # ---- plain data ------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,9 @@ class Part:
     def overrides(self, method: str) -> bool:
         """Return whether this is a layer that saves or loads in a way of its own."""
         own = getattr(type(self.owner), method)
-        return not self.is_optimizer and own is not getattr(Layer, method)
+        if self.is_optimizer or getattr(self.owner, "saves_plainly", False):
+            return False
+        return own is not getattr(Layer, method)
 
     @property
     def group(self) -> str:
@@ -65,9 +67,12 @@ class Part:
         return f'{kind} "{self.owner.name}"'
 
 
-def parts_of(model: Any) -> Iterator[Part]:
-    """Yield everything in a model that has arrays, in Keras' order, each once."""
-    yield from _walk(model, "", {})
+def parts_of(model: Any, skipped: Iterable[Any] = ()) -> Iterator[Part]:
+    """Yield everything in a model that has arrays, in Keras' order, each once.
+
+    What is skipped is left out, with all below it.
+    """
+    yield from _walk(model, "", {id(owner): owner for owner in skipped})
 
 
 # Kept alive by its number: of a list that is gone, another could get the number.
@@ -80,6 +85,8 @@ def _walk(owner: Any, path: str, seen: Seen) -> Iterator[Part]:
     seen[id(owner)] = owner
     yield Part(path, owner)
     if isinstance(owner, Optimizer):
+        if isinstance(inner := getattr(owner, "inner_optimizer", None), Optimizer):
+            yield from _walk(inner, f"{path}/inner_optimizer", seen)
         return
     for name, value in _children(owner):
         yield from _walk_value(value, f"{path}/{name}" if path else name, seen)
@@ -141,9 +148,9 @@ def _shown_name(owner: Any, name: str) -> str:
 # ---- saving ----------------------------------------------------------------------
 
 
-def write(model: Any, file: Any) -> None:
+def write(model: Any, file: Any, skipped: Iterable[Any] = ()) -> None:
     """Write all weights and the optimizer's state into an open HDF5 file."""
-    for part in parts_of(model):
+    for part in parts_of(model, skipped):
         if arrays := part.arrays():
             group = file.create_group(part.group)
             group.attrs["name"] = part.owner.name
@@ -158,8 +165,11 @@ class MismatchError(ValueError):
     """The file and the model do not fit together."""
 
 
-def read(model: Any, file: Any, skip_mismatch: bool = False) -> None:
+def read(
+    model: Any, file: Any, skip_mismatch: bool = False, skipped: Iterable[Any] = ()
+) -> None:
     """Read all layers' weights from an open HDF5 file; none changes unless all fit."""
+    wanted = {part.group for part in parts_of(model, skipped)}
     is_old = _OLD_LAYERS in file and "layers" not in file
     fitting: list[tuple[Part, dict[str, Any]]] = []
     problems: list[str] = []
@@ -167,7 +177,7 @@ def read(model: Any, file: Any, skip_mismatch: bool = False) -> None:
     for part in parts_of(model):
         name = part.group.replace("layers", _OLD_LAYERS) if is_old else part.group
         known.add(name)
-        if part.is_optimizer:
+        if part.is_optimizer or part.group not in wanted:
             continue
         datasets = dict(file.get(name, {}))
         problem = _problem(part, datasets)
@@ -191,8 +201,9 @@ def _problem(part: Part, datasets: dict[str, Any]) -> str | None:
         shapes = [tuple(dataset.shape) for dataset in datasets.values()]
         expected = [variable.shape for variable in variables]
         return (
-            f"{part} has {len(expected)} weights {expected}, the file has "
-            f"{len(shapes)} {shapes} at {part.path or 'its top'!r}"
+            f"{part} expected {len(expected)} variables {expected}, but received "
+            f"{len(shapes)} variables {shapes} at {part.path or 'its top'!r} of the "
+            "file"
         )
     for number, variable in enumerate(variables):
         dataset = datasets.get(str(number))
@@ -233,8 +244,8 @@ def _report(problems: list[str], skip_mismatch: bool) -> None:
         )
         return
     raise MismatchError(
-        f"the weights do not fit the model, in {count} place(s): {text}. Nothing was "
-        "changed. Load them into the model they were saved from; "
+        f"the weights do not fit the model, in {count} place(s): {text}. Shapes must "
+        "match: nothing was changed. Load them into the model they were saved from; "
         "`load_weights(..., skip_mismatch=True)` loads what fits."
     )
 

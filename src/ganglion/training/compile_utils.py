@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ganglion import config, losses, metrics, ops, tree
-from ganglion.compiler.ir.graph import ShapeError
+from ganglion.compiler.ir.graph import ShapeError, Value
 from ganglion.config import closest
 from ganglion.losses.base import Loss, LossFunctionWrapper, to_array
 from ganglion.metrics.base import Mean, MeanMetricWrapper, Metric
 from ganglion.serialization import look_up
-from ganglion.variables import Variable, snake_case
+from ganglion.variables import Variable, current_scope, snake_case
 
 Names = Sequence[str] | None
 
@@ -50,6 +50,7 @@ class CompiledLoss:
         self._loss, self._weights = loss, loss_weights
         self._output_names = output_names
         self.parts: list[_OutputLoss | None] = []
+        self._paths: list[_Path] = []  # to what each part sees, if losses are nested
         self.built = False
 
     @property
@@ -63,6 +64,8 @@ class CompiledLoss:
         The trackers take each loss without its weight.
         """
         outputs = Outputs(y_pred, self._output_names)
+        if is_structured(self._loss, outputs):
+            return self._structured_value(y_true, y_pred, sample_weight, outputs)
         if not self.built:
             self._build(y_true, outputs)
         wanted = [part is not None for part in self.parts]
@@ -71,6 +74,33 @@ class CompiledLoss:
         rows = zip(self.parts, labels, outputs.leaves, weights, strict=True)
         values = [part.value(*batch) for part, *batch in rows if part is not None]
         return sum(values[1:], values[0]) if values else None
+
+    def _structured_value(
+        self, y_true: Any, y_pred: Any, sample_weight: Any, outputs: Outputs
+    ) -> Any:
+        labels = outputs.packed(outputs.align(y_true, "labels", [True] * len(outputs)))
+        if not self.built:
+            factors = self._weights
+            if factors is None:
+                factors = tree.map_leaves(lambda _: None, self._loss)
+            names = outputs.packed(outputs.names)
+            parts = list(_structured(self._loss, factors, labels, y_pred, names))
+            for number, (path, single) in enumerate(parts):
+                if len(parts) > 1:
+                    tracker = Mean(name=f"{_loss_name(path, names, single)}_loss")
+                    parts[number] = path, single._replace(tracker=tracker)
+            self._paths = [path for path, _ in parts]
+            self.parts = [part for _, part in parts]
+            self.built = True
+        total = None
+        for path, part in zip(self._paths, self.parts, strict=True):
+            weight = sample_weight
+            if _is_nested(sample_weight):
+                weight = _at(sample_weight, path)
+            assert part is not None
+            value = part.value(_at(labels, path), _at(y_pred, path), weight)
+            total = value if total is None else total + value
+        return total
 
     def _build(self, y_true: Any, outputs: Outputs) -> None:
         chosen = outputs.assign(self._loss, "loss")
@@ -112,7 +142,84 @@ class _OutputLoss(NamedTuple):
         return loss if self.factor is None else loss * float(self.factor)
 
 
-class CompiledMetrics:
+_Path = tuple[Any, ...]
+
+
+def is_structured(loss: Any, outputs: Outputs) -> bool:
+    """Return whether some loss is for several outputs at once, or one of several.
+
+    Lists within lists or dictionaries say so, where the outputs are not nested in the
+    same way.
+    """
+    if not _is_nested(loss) or "class_name" in loss:
+        return False
+    return outputs.alike(loss) is None and any(
+        _is_nested(part) and len(part) > 1 and "class_name" not in part
+        for part in (loss.values() if isinstance(loss, dict) else loss)
+    )
+
+
+def _structured(
+    loss: Any, factor: Any, y_true: Any, y_pred: Any, names: Any, path: _Path = ()
+) -> Iterator[tuple[_Path, _OutputLoss]]:
+    """Yield each loss with the path to the outputs that it sees, one or several.
+
+    A list of another type than the outputs' container holds several losses of the same
+    outputs, as in Keras.
+    """
+    if loss is None:
+        return
+    if not _is_nested(loss) or "class_name" in loss:
+        yield path, _OutputLoss(get_loss(loss, y_true, y_pred), factor, None)
+        return
+    is_flat = isinstance(loss, (list, tuple)) and not any(map(_is_nested, loss))
+    if (
+        is_flat and _is_nested(y_pred) and len(loss) == len(tree.flatten(y_pred))
+    ):  # one loss for each output
+        factors = factor if _is_nested(factor) else [factor] * len(loss)
+        loss, factor = tree.pack(y_pred, list(loss)), tree.pack(y_pred, list(factors))
+    each = loss.items() if isinstance(loss, dict) else enumerate(loss)
+    is_several = isinstance(loss, (list, tuple)) and not isinstance(y_pred, type(loss))
+    for key, part in each:
+        its = factor[key] if _is_nested(factor) else factor
+        if part is None:
+            continue
+        if is_several:
+            yield from _structured(part, its, y_true, y_pred, names, path)
+        elif isinstance(loss, dict) and (
+            not isinstance(y_pred, dict) or key not in y_pred
+        ):
+            raise _no_such_output((*path, key))
+        else:
+            below = (y_true[key], y_pred[key], names[key], (*path, key))
+            yield from _structured(part, its, *below)
+
+
+def _no_such_output(path: _Path) -> KeyError:
+    return KeyError(
+        f"The path: {path} in the `loss` argument, can't be found in either the "
+        "model's output (`y_pred`) or in the labels (`y_true`)."
+    )
+
+
+def _at(structure: Any, path: _Path) -> Any:
+    for key in path:
+        structure = structure[key]
+    return structure
+
+
+def _loss_name(path: _Path, names: Any, part: _OutputLoss) -> str:
+    """Return what a loss is called: by its path, or by the names of its outputs."""
+    name = _at(names, path)
+    if not _is_nested(name):
+        last = name or part.loss.name
+        path = (*path[:-1], last) if not path or isinstance(path[-1], int) else path
+    if not path:
+        return "_".join(name if isinstance(name, dict) else tree.flatten(name))
+    return "/".join(map(str, path))
+
+
+class CompiledMetrics(Metric):
     """The metrics of all outputs, with the names that Keras gives their results.
 
     >>> compiled = CompiledMetrics(["accuracy"])
@@ -128,6 +235,7 @@ class CompiledMetrics:
         output_names: Names = None,
         loss: Any = None,
     ) -> None:
+        super().__init__(name="compile_metrics")
         arguments = {"metrics": metrics, "weighted_metrics": weighted_metrics}
         for name, value in arguments.items():
             if value and not isinstance(value, (list, tuple, dict)):
@@ -178,7 +286,7 @@ class CompiledMetrics:
         labels = outputs.align(y_true, "labels", wanted) if any(wanted) else wanted
         try:
             used = outputs.assign(self._loss, "loss")
-        except ValueError:  # the loss itself says what is wrong with it
+        except (KeyError, ValueError):  # the loss itself says what is wrong with it
             used = [None] * len(labels)
         self._plain, self._weighted = (
             [
@@ -229,6 +337,10 @@ def _plain_numbers(results: dict[str, Any]) -> dict[str, Any]:
     for name, value in results.items():
         if isinstance(value, dict):
             plain.update(_plain_numbers(value))
+        elif isinstance(value, Variable) and current_scope() is not None:
+            plain[name] = value.value
+        elif isinstance(value, Value):
+            plain[name] = value
         else:
             array = np.asarray(value)
             plain[name] = float(array) if array.ndim == 0 else array
@@ -322,6 +434,7 @@ class Outputs:
         self.names: list[Any]
         parts = y_pred.values() if isinstance(y_pred, dict) else y_pred
         is_flat = _is_nested(y_pred) and not any(map(_is_nested, parts))
+        self._predictions, self._is_dict = y_pred, isinstance(y_pred, dict)
         self._structure = y_pred if _is_nested(y_pred) and not is_flat else None
         if isinstance(y_pred, dict) and is_flat:
             self.names = _key_order(y_pred, names)
@@ -338,9 +451,15 @@ class Outputs:
     def __len__(self) -> int:
         return len(self.leaves)
 
+    def packed(self, leaves: list[Any]) -> Any:
+        """Return values, one for each output, nested as the outputs are."""
+        if self._is_dict and self._structure is None:
+            return dict(zip(self.names, leaves, strict=True))
+        return tree.pack(self._predictions, leaves)
+
     def assign(self, values: Any, argument: str, share: bool = True) -> list[Any]:
         """Return the value for each output, None where there is none."""
-        alike = self._alike(values)
+        alike = self.alike(values)
         if alike is not None:
             return alike
         if isinstance(values, dict) and "class_name" not in values:
@@ -359,7 +478,7 @@ class Outputs:
         is_single = isinstance(values, (list, tuple)) and len(values) == 1
         if len(self) == 1 or not values:
             return [_listed(values) for _ in self.leaves]
-        each = self._alike(values)
+        each = self.alike(values)
         if each is None and is_single:
             metrics = _listed(values)
             if not any(isinstance(metric, Metric) for metric in metrics):
@@ -369,7 +488,7 @@ class Outputs:
             map(_listed, self.assign(values, argument) if each is None else each)
         )
 
-    def _alike(self, values: Any) -> list[Any] | None:
+    def alike(self, values: Any) -> list[Any] | None:
         """Return values given in the nested structure of the outputs, else None."""
         if self._structure is None or not _is_nested(values):
             return None
@@ -385,11 +504,24 @@ class Outputs:
             )
         for name in values:
             if name not in self.names:
-                raise ValueError(
-                    f"`{argument}` names the output {name!r}, which this model does "
-                    f"not have. {closest(str(name), self.names)}"
-                )
+                self._refuse_name(name, values, argument)
         return [values.get(name) for name in self.names]
+
+    def _refuse_name(self, name: Any, values: dict[str, Any], argument: str) -> None:
+        known = closest(str(name), self.names)
+        if argument == "loss" and self._is_dict:
+            error = _no_such_output((name,))
+            raise KeyError(f"{error.args[0]} {known}")
+        expected = ""
+        if argument == "loss":
+            expected = (
+                f"Expected keys {self.names} in loss dict, but found loss.keys()="
+                f"{list(values)}. "
+            )
+        raise ValueError(
+            f"{expected}Invalid `{argument}`: it names the output {name!r}, which this "
+            f"model does not have. {known}"
+        )
 
     def _in_order(self, values: list[Any], argument: str) -> list[Any]:
         for flat in (values, _listed(values)):
@@ -417,7 +549,7 @@ class Outputs:
     def _aligned(self, values: Any, kind: str, wanted: list[bool]) -> list[Any]:
         if values is None:
             return [None] * len(self)
-        alike = self._alike(values)
+        alike = self.alike(values)
         if alike is not None:
             return alike
         if isinstance(values, dict) and None not in self.names:
@@ -436,7 +568,7 @@ class Outputs:
     def spread(self, sample_weight: Any, wanted: list[bool]) -> list[Any]:
         """Return the sample weights of each output; one array serves them all."""
         sample_weight = to_array(sample_weight)
-        alike = self._alike(sample_weight)
+        alike = self.alike(sample_weight)
         if alike is not None:
             return alike
         if isinstance(sample_weight, dict):

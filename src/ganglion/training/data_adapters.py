@@ -15,10 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ganglion import config, tree
+from ganglion.compiler.ir.shaping import is_float
 from ganglion.layers.preprocessing.words import as_text_array, is_text
 from ganglion.ops.bounds import Limit
-from ganglion.training.compile_utils import Outputs, get_loss
-from ganglion.training.host_rows import MOST_BYTES, RowBatches, one_ahead, split_row
+from ganglion.system.prefetch import ahead_if_slow
+from ganglion.training.compile_utils import Outputs, get_loss, is_structured
+from ganglion.training.host_rows import MOST_BYTES, RowBatches, split_row
+from ganglion.training.lazy_rows import LazyRows, as_lazy
 from ganglion.training.state import FunctionalGraph, HostPart, TrainableModel
 from ganglion.training.streams import ClassWeight, Stream, unpack
 
@@ -55,13 +58,13 @@ def as_array(x: Any, name: str) -> np.ndarray:
             f"`{name}` is no regular array ({error}): its rows have different shapes; "
             "pad them to one length."
         ) from None
-    if array.dtype.kind not in "biuf":
+    if array.dtype.kind not in "biuf" and not is_float(array.dtype):
         raise TypeError(
             f"`{name}` has the type {array.dtype}, which is not numbers: encode it as "
             f"numbers first, names by np.unique({name}, return_inverse=True), or begin "
             "the model with a layer for text and an Input(..., dtype='string')."
         )
-    if array.dtype.kind == "f":
+    if is_float(array.dtype):
         array = array.astype(config.floatx(), copy=False)
     elif array.dtype.itemsize == 8:
         if array.size and max(abs(int(array.min())), abs(int(array.max()))) >= 2**31:
@@ -151,7 +154,7 @@ class ColumnLimit:
     def check(self, array: np.ndarray) -> None:
         """Refuse a column that holds a number out of range, naming its row."""
         numbers = self.part(array)
-        if numbers.dtype.kind == "f":
+        if is_float(numbers.dtype):
             numbers = np.trunc(numbers)  # as a cast to whole numbers does
         elif numbers.dtype.kind == "b":
             numbers = numbers.astype(np.uint8)
@@ -384,6 +387,8 @@ def validation_source(
     if is_stream(validation_data):
         return source(model, validation_data)
     is_tuple = isinstance(validation_data, (tuple, list))
+    if model.has_own_steps and not is_tuple:
+        return rows(model, validation_data, None, None, batch_size)
     if not is_tuple or not 2 <= len(validation_data) <= 3:
         raise ValueError(
             "`validation_data` must be (x, y), (x, y, sample_weight) or a source of "
@@ -419,23 +424,45 @@ def rows(
     batch_size: int | None = None,
     shuffle: bool = False,
 ) -> Source:
-    """Return arrays as a table, or as batches where the host has much to compute."""
+    """Return arrays as a table, or as batches where the host has much to compute.
+
+    Batches, too, are rows that are read batch by batch.
+    """
     _build_on_text(model, x)
     part = _host_part(model)
-    if part is None:
+    x, y, sample_weight = Batch(x, y, sample_weight).map(as_lazy)
+    is_lazy = _any_lazy((x, y, sample_weight))
+    if part is None and not is_lazy:
         return table(model, x, y, sample_weight)
     parts = Batch(
-        _arrays(_ordered_inputs(model, x), "x", as_host_array),
-        _arrays(y, "y"),
-        _arrays(sample_weight, "sample_weight"),
+        _arrays(x, "x", as_column)
+        if part is None
+        else _arrays(_ordered_inputs(model, x), "x", as_host_rows),
+        _arrays(y, "y", as_column),
+        _arrays(sample_weight, "sample_weight", as_column),
     )
     named = zip(parts, Batch._fields, strict=True)
     leaves = [leaf for part in named for leaf in named_leaves(*part)]
     count = _common_rows([leaf for leaf in leaves if leaf[1] is not None])
-    if part.reason_against_steps is None and part.row_bytes() * count <= MOST_BYTES:
+    is_table = part is not None and not is_lazy and part.reason_against_steps is None
+    if is_table and part is not None and part.row_bytes() * count <= MOST_BYTES:
         return table(model, *parts)
     batches = RowBatches(tuple(parts), count, checked_batch(batch_size, count, 6))
     return Stream(batches, shuffle, int(model.training_state.order.array[0]))
+
+
+def _any_lazy(structure: Any) -> bool:
+    return any(isinstance(leaf, LazyRows) for leaf in tree.flatten(structure))
+
+
+def as_column(x: Any, name: str) -> Any:
+    """Return data as an array, or as it is where it is read batch by batch."""
+    return x if isinstance(x, LazyRows) else as_array(x, name)
+
+
+def as_host_rows(x: Any, name: str) -> Any:
+    """Return data for the host as an array, or as it is read batch by batch."""
+    return x if isinstance(x, LazyRows) else as_host_array(x, name)
 
 
 def tables(
@@ -443,7 +470,9 @@ def tables(
 ) -> Iterator[tuple[Table, int]]:
     """Yield one epoch of a stream as tables, each with the batches seen with it.
 
-    What a model computes on the host is computed one batch ahead.
+    What takes time is made ahead in a thread, with what a model computes of it on the
+    host: the step does not wait where batches are made as fast as it runs. The first
+    is drawn here, as a model may be built on it.
     """
     drawn = ((batch, stream.seen) for batch in stream.batches(limit, done))
 
@@ -452,9 +481,7 @@ def tables(
         weight = class_weighted(y, weight, stream.class_weight)
         return table(model, x, y, weight), seen
 
-    if _host_part(model) is None:
-        return map(prepared, drawn)
-    return one_ahead(prepared, drawn)
+    return ahead_if_slow(map(prepared, drawn))
 
 
 def _host_part(model: TrainableModel) -> HostPart | None:
@@ -501,7 +528,7 @@ def table(
     """Return arrays as a table, in the order of the model's inputs and outputs."""
     _build_on_text(model, x)
     network = model._network
-    if network is None:
+    if network is None or (model.has_own_steps and network.host_part is None):
         return Table(x, y, sample_weight)
     x = _ordered_inputs(model, x)
     _check_inputs(network, x)
@@ -526,6 +553,13 @@ def _check_inputs(network: FunctionalGraph, x: Any) -> None:
     """Refuse rows in place of inputs, and one row in place of a batch of rows."""
     tensors = network.flat_inputs
     is_list = isinstance(x, (list, tuple)) and len(x) > 0
+    if is_list and len(x) == len(tensors):
+        for tensor, part, name in zip(tensors, x, network.input_names, strict=True):
+            operation = getattr(tensor.call, "operation", None)
+            if part is None and not getattr(operation, "optional", False):
+                raise ValueError(
+                    f'The input "{name}" is not optional, but its data is None.'
+                )
     is_list = is_list and all(hasattr(part, "shape") for part in x)
     if is_list and len(x) != len(tensors):
         raise ValueError(
@@ -549,6 +583,8 @@ def _check_inputs(network: FunctionalGraph, x: Any) -> None:
 def _check_targets(network: FunctionalGraph, loss: Any, y: Any) -> None:
     """Refuse class numbers that the model has no output for."""
     outputs = Outputs(network.outputs, network.output_names)
+    if is_structured(loss, outputs):  # which loss sees which output, a step finds out
+        return
     chosen = outputs.assign(loss, "loss")
     labels = outputs.align(y, "labels", [loss is not None for loss in chosen])
     for identifier, output, array in zip(chosen, outputs.leaves, labels, strict=True):

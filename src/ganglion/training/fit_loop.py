@@ -269,22 +269,27 @@ class FitLoop:
         callbacks.on_epoch_begin(epoch)
         # Whether a callback does something within an epoch.
         hears_batches = callbacks.hears_batches_in("train")
-        for steps in self._chunks(done, hears_batches):
+        results: Any = None
+        for steps, results in self._chunks(done, hears_batches):
             state.steps_done = steps
             self._warn_of_nan(epoch)
+            if results is not None:
+                self._warn_of_logs(epoch, steps, model.batch_logs(results))
             if hears_batches:
-                callbacks.on_train_batch_end(steps - 1, model.get_metrics_result())
+                callbacks.on_train_batch_end(steps - 1, model.batch_logs(results))
             interrupt.check()
             if model.stop_training:
                 break
-        return dict(model.get_metrics_result()) if state.steps_done else None
+        if not state.steps_done:
+            return None
+        return dict(model.epoch_logs(model.batch_logs(results)))
 
-    def _chunks(self, done: int, hears_batches: bool) -> Iterator[int]:
-        """Run one epoch; yield the number of steps done so far."""
+    def _chunks(self, done: int, hears_batches: bool) -> Iterator[tuple[int, Any]]:
+        """Run one epoch; yield the number of steps done so far, and their results."""
         if not isinstance(self.source, Table):
             yield from self._stream(done)
             return
-        for steps, _ in run_epoch(
+        yield from run_epoch(
             self.cache,
             "train",
             self.source,
@@ -295,10 +300,9 @@ class FitLoop:
             each_batch=self.callbacks.needs_batches_in("train"),
             before=self.callbacks.on_train_batch_begin if hears_batches else None,
             done=done,
-        ):
-            yield steps
+        )
 
-    def _stream(self, done: int) -> Iterator[int]:
+    def _stream(self, done: int) -> Iterator[tuple[int, Any]]:
         model, stream = self.model, self.source
         assert not isinstance(stream, Table)
         position, order = model.training_state.position, model.training_state.order
@@ -306,9 +310,9 @@ class FitLoop:
         tables = data_adapters.tables(model, stream, self.steps, done)
         for steps, (batch, seen) in enumerate(tables, done + 1):
             self.callbacks.on_train_batch_begin(steps - 1)
-            self.cache.run_batch("train", batch)
+            results = self.cache.run_batch("train", batch)
             position.array[...] = seen
-            yield steps
+            yield steps, results
         order.array[1], position.array[...] = stream.pass_number, stream.seen
         stream.end_epoch()
 
@@ -323,3 +327,18 @@ class FitLoop:
                 stacklevel=2,
             )
             bad[...] = 0  # warned once
+
+    def _warn_of_logs(self, epoch: int, steps: int, logs: Logs) -> None:
+        """Warn once of numbers in what a step of the user's own reports."""
+        bad = self.model.training_state.first_bad_step.array
+        names = [name for name, value in logs.items() if not np.all(np.isfinite(value))]
+        if names and int(bad) < 0:
+            warnings.warn(
+                f"What `train_step` returned as {', '.join(names)} is not a finite "
+                f"number any more, at step {steps} of epoch {epoch + 1} or before. "
+                "Lower the learning rate, or look for NaN in the data with "
+                "fit(..., check=True).",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            bad[...] = 0

@@ -1,15 +1,13 @@
 """Rows for a model whose first layers run on the host: texts, lookups and hashes.
 
 What the host makes of a small table is computed once. Where it is large, or its size
-differs from batch to batch, each batch is computed in a thread, while the compiled step
-is busy with the batch before.
+differs from batch to batch, each batch is computed by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +15,6 @@ from ganglion import tree
 from ganglion.random import shuffled
 
 MOST_BYTES = 256 << 20  # of the numbers of a table that is computed at once
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -77,23 +72,3 @@ def split_row(rows: int, share: float) -> int:
             f"validation_split={share} of {rows} rows leaves one part empty."
         )
     return at
-
-
-def one_ahead(
-    function: Callable[[Item], Result], items: Iterable[Item]
-) -> Iterator[Result]:
-    """Yield what a function gives, computed in a thread one item ahead.
-
-    >>> list(one_ahead(str, [1, 2, 3]))
-    ['1', '2', '3']
-    """
-    from concurrent.futures import Future, ThreadPoolExecutor  # 10 ms, with logging
-
-    waiting: Future[Result] | None = None
-    with ThreadPoolExecutor(1, "ganglion-host") as thread:
-        for item in items:
-            ready, waiting = waiting, thread.submit(function, item)
-            if ready is not None:
-                yield ready.result()
-        if waiting is not None:
-            yield waiting.result()

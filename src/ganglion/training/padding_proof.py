@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ganglion import layers, losses, tree
 from ganglion.losses.base import Loss, LossFunctionWrapper
 from ganglion.metrics.base import MeanMetricWrapper
-from ganglion.training.compile_utils import Outputs, get_loss, get_metric
+from ganglion.training.compile_utils import Outputs, get_loss, get_metric, is_structured
 
 KEEPS, DROPS = "keeps", "drops"  # what becomes of the steps behind a layer
 
@@ -244,6 +244,8 @@ def counts_by_step(model: Any, rule: PaddingRule, y: Any) -> bool:
         return False
     network = model._network
     outputs = Outputs(network.outputs, network.output_names)
+    if is_structured(model.loss, outputs):
+        return False
     try:
         labels = outputs.align(y, "labels", [False] * len(outputs))
         chosen = outputs.assign(model.loss, "loss")
@@ -251,7 +253,7 @@ def counts_by_step(model: Any, rule: PaddingRule, y: Any) -> bool:
             outputs.assign_lists(argument, "metrics")
             for argument in model._compile_metrics.arguments
         ]
-    except ValueError:  # the step itself says what is wrong
+    except (KeyError, ValueError):  # the step itself says what is wrong
         return False
     for number, has_steps in enumerate(rule.has_steps):
         label, output = labels[number], outputs.leaves[number]

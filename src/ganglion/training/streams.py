@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ganglion.random import shuffled
+from ganglion.system.prefetch import in_workers
 from ganglion.training.host_rows import RowBatches
 
 ClassWeight = dict[int, float] | None
@@ -49,6 +50,8 @@ class Stream:
         end of the source it ends early. ``done`` of the epoch were seen before it was
         interrupted. A generator that ended in an earlier epoch yields nothing.
         """
+        if limit is None:
+            self._refuse_endless()
         if limit is None and not done:
             self.restart()
         _call(self._source, "on_epoch_begin")
@@ -79,6 +82,15 @@ class Stream:
         if is_short or (is_over and self._is_generator()):
             warn_of_end(count, wanted)
 
+    def _refuse_endless(self) -> None:
+        cardinality = getattr(self._source, "cardinality", None)  # of tf.data
+        if callable(cardinality) and int(cardinality()) == -1:
+            raise ValueError(
+                "The data set repeats without an end, so an epoch has none: say how "
+                "many batches it has with `steps_per_epoch` (`steps` in `evaluate` and "
+                "`predict`), or call `repeat` with a number."
+            )
+
     def _pass_is_over(self) -> bool:
         return self.length is not None and self.seen >= self.length
 
@@ -97,7 +109,16 @@ class Stream:
             return (batches[index] for index in order[self.seen :])
         if self._shuffle:
             order = shuffled(self._seed, self.pass_number, len(order)).tolist()
-        return (self._source[index] for index in order[self.seen :])
+        return self._made(order[self.seen :])
+
+    def _made(self, indices: Any) -> Iterator[Any]:
+        """Yield batches by their numbers, made by the workers that a source wants."""
+        workers = int(getattr(self._source, "workers", 1))
+        processes = bool(getattr(self._source, "use_multiprocessing", False))
+        if workers < 2 and not processes:
+            return (self._source[index] for index in indices)
+        ahead = int(getattr(self._source, "max_queue_size", 10))
+        return in_workers(self._source, indices, max(workers, 1), ahead, processes)
 
     def split(self, share: float) -> tuple[Stream, Stream]:
         """Split off the last rows of arrays for validation, before any shuffling."""

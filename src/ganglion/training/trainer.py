@@ -1,286 +1,23 @@
-"""compile, fit, evaluate and predict.
-
-`Compilable` knows how a model is to learn: its optimizer, loss and metrics. `Trainer`
-learns.
-"""
+"""fit, evaluate and predict."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
-from ganglion import keras2, ops, optimizers, tree
+from ganglion import keras2, switches, tree
 from ganglion.callbacks import CallbackList, History
-from ganglion.compiler.ir import origin
-from ganglion.layers import Layer
-from ganglion.metrics import Mean, Metric
-from ganglion.optimizers import Optimizer
-from ganglion.serialization import deserialize_keras_object, serialize_keras_object
 from ganglion.training import data_adapters, fit_loop
-from ganglion.training.compile_utils import CompiledLoss, CompiledMetrics
 from ganglion.training.data_adapters import Source, Table, as_rows, count
 from ganglion.training.fit_loop import FitLoop, Validation
-from ganglion.training.state import FunctionalGraph, Logs, TrainingState
-from ganglion.training.step import StepCache
-from ganglion.variables import Variable, current_scope, suspended
+from ganglion.training.state import Logs
+from ganglion.training.step_methods import StepMethods
 
 
-class Compilable(Layer):
-    """The part of a model that knows how it is to learn."""
-
-    _untracked = Layer._untracked | {
-        "history", "loss", "training_state", "notes", "_step_cache", "_compile_loss",
-        "_compile_metrics", "_compile_arguments", "_loss_tracker", "_chosen_weights",
-    }  # fmt: skip
-
-    _network: FunctionalGraph | None = None
-
-    def _start_training_state(self) -> None:
-        self.optimizer: Optimizer = None  # type: ignore[assignment]  # until `compile`
-        self.compiled = False
-        # Callbacks set these to end `fit`, `evaluate` and `predict` early.
-        self.stop_training = self.stop_evaluating = self.stop_predicting = False
-        self.steps_per_execution, self.jit_compile = 1, "auto"
-        self.run_eagerly = False
-        self.history: History | None = None
-        self.initial_epoch = 0
-        self.loss: Any = None
-        self._step_cache = StepCache(self)
-        self._compile_loss: CompiledLoss | None = None
-        self._compile_metrics: CompiledMetrics | None = None
-        self._compile_arguments: dict[str, Any] = {}
-        self._chosen_weights: list[Variable] | None = None
-        self.training_state = TrainingState()
-        # Plain data that goes into the model's file and comes back: class names, say.
-        self.notes: dict[str, Any] = {}
-
-    # ---- compile -----------------------------------------------------------------
-
-    def compile(
-        self,
-        optimizer: Any = "rmsprop",
-        loss: Any = None,
-        loss_weights: Any = None,
-        metrics: Any = None,
-        weighted_metrics: Any = None,
-        run_eagerly: bool = False,
-        steps_per_execution: int = 1,
-        jit_compile: Any = "auto",
-        auto_scale_loss: bool = True,
-    ) -> None:
-        """Choose how the model learns: the optimizer, the loss and the metrics.
-
-        `steps_per_execution` says after how many steps callbacks are called; Ganglion
-        runs many steps at a time anyway, and always compiles (`jit_compile`).
-        """
-        steps_per_execution = count(steps_per_execution, "steps_per_execution") or 1
-        if run_eagerly:
-            raise ValueError(
-                "`run_eagerly=True` is not supported: a model is always compiled. To "
-                "look inside, call it on arrays: model(x)."
-            )
-        self._refuse_own_steps()
-        if metrics is None and _are_metrics(loss_weights):
-            old = "`compile(optimizer, loss, metrics)`"
-            keras2.note(old, "`metrics=`", changes_defaults=False)
-            loss_weights, metrics = None, loss_weights
-        self.optimizer = optimizers.get(optimizer)
-        self.steps_per_execution, self.jit_compile = steps_per_execution, jit_compile
-        self.loss = loss
-        names = getattr(self, "output_names", None)
-        self._compile_loss = CompiledLoss(loss, loss_weights, names)
-        self._compile_metrics = CompiledMetrics(metrics, weighted_metrics, names, loss)
-        self._compile_arguments = {
-            "optimizer": self.optimizer,
-            "loss": loss,
-            "loss_weights": loss_weights,
-            "metrics": metrics,
-            "weighted_metrics": weighted_metrics,
-            "run_eagerly": run_eagerly,
-            "steps_per_execution": steps_per_execution,
-            "jit_compile": jit_compile,
-        }
-        with suspended():
-            self._loss_tracker = Mean(name="loss")
-        self.compiled = True
-        self.stop_training = False
-        # As in Keras 2: what is trainable is decided here, not at the next step.
-        self._chosen_weights = list(self.trainable_weights) if self.built else None
-        self._step_cache.clear()
-
-    def _refuse_own_steps(self) -> None:
-        for name in ("train_step", "test_step", "predict_step", "compute_metrics"):
-            if hasattr(type(self), name):
-                raise NotImplementedError(
-                    f"{type(self).__name__} overrides `{name}`, which Ganglion does "
-                    "not run: a step is compiled as a whole. Override "
-                    "`compute_loss(x, y, y_pred, sample_weight)`, call `add_loss` in "
-                    "`call`, or train several models by `train_on_batch`."
-                )
-
-    def between_steps(self) -> AbstractContextManager[None]:
-        """Keep other threads from using this model, in the middle of no step."""
-        return self._step_cache.lock.acquired()
-
-    def get_weights(self) -> list[np.ndarray]:
-        with self.between_steps():
-            return super().get_weights()
-
-    def set_weights(self, weights: list[Any]) -> None:
-        with self.between_steps():
-            super().set_weights(weights)
-
-    def _require_compiled(self, verb: str) -> None:
-        if not self.compiled:
-            raise ValueError(
-                f"Call `compile(optimizer, loss)` before `{verb}`: the model "
-                f'"{self.name}" does not know yet how to learn.'
-            )
-
-    def prepare_training(self) -> list[Variable]:
-        """Return the weights to train, with the optimizer's slots made for them."""
-        weights = self._chosen_weights
-        if weights is None:
-            weights = self._chosen_weights = list(self.trainable_weights)
-        with suspended(), origin.inside("optimizer"):
-            if self.optimizer.built and not self.optimizer.knows(weights):
-                # It trains another model, or trained other layers of this one.
-                self.optimizer = self.optimizer.sibling()
-                self._compile_arguments["optimizer"] = self.optimizer
-            if not self.optimizer.built:
-                self.optimizer.build(weights)
-        return weights
-
-    @property
-    def chosen_weights(self) -> list[Variable] | None:
-        """The weights that `compile` chose to train, None as long as there are none."""
-        return self._chosen_weights
-
-    def choose_weights(self, weights: list[Variable]) -> None:
-        """Train these weights, with an optimizer whose slots are made for them."""
-        if weights == self._chosen_weights:
-            return
-        self._chosen_weights = weights
-        plain = serialize_keras_object(self.optimizer)
-        self.optimizer = deserialize_keras_object(plain)
-        self._compile_arguments["optimizer"] = self.optimizer
-        self.prepare_training()
-
-    # ---- what a step is made of (subclasses may override `compute_loss`) ------------
-
-    def compute_loss(
-        self,
-        x: Any = None,
-        y: Any = None,
-        y_pred: Any = None,
-        sample_weight: Any = None,
-        training: bool = True,
-    ) -> Any:
-        """Return the loss to minimise: the compiled one and what layers add."""
-        scope = current_scope()
-        added = list(scope.losses) if scope else []
-        chosen = self._chosen_weights
-        weights = self.trainable_weights if chosen is None else chosen
-        added += [w.regularizer(w) for w in weights if w.regularizer is not None]
-        total = None
-        if self._compile_loss is not None and self.loss is not None:
-            total = self._compile_loss(y, y_pred, sample_weight)
-        elif not added:
-            raise ValueError(
-                "There is no loss to minimise: give `compile` a loss, or call "
-                "`add_loss` in a layer."
-            )
-        for loss in added:
-            loss = ops.sum(loss)  # a regularizer may return a Python number
-            total = loss if total is None else total + loss
-        return total
-
-    @property
-    def overrides_loss(self) -> bool:
-        """Whether the model computes its loss itself, from labels of any shape."""
-        return type(self).compute_loss is not Compilable.compute_loss
-
-    def update_metrics(self, y: Any, y_pred: Any, sample_weight: Any) -> None:
-        """Add a batch to the metrics."""
-        if self._compile_metrics is not None and y is not None:
-            self._compile_metrics.update_state(y, y_pred, sample_weight)
-
-    @property
-    def metrics(self) -> list[Metric]:
-        """The metrics that training reports, the loss first.
-
-        After those of `compile` come those in attributes: of this model, and of the
-        layers below that are no models themselves.
-        """
-        reported: list[Metric] = [self._loss_tracker] if self.compiled else []
-        reported += self._compile_loss.metrics if self._compile_loss else []
-        reported += self._compile_metrics.metrics if self._compile_metrics else []
-        reported += self._tracker.metrics
-        for layer in self._flatten_layers(include_self=False):
-            if not isinstance(layer, Compilable):
-                reported += layer._tracker.metrics
-        return list({id(metric): metric for metric in reported}.values())
-
-    @property
-    def metrics_names(self) -> list[str]:
-        """The names of the metrics."""
-        return [metric.name for metric in self.metrics]
-
-    def reset_metrics(self) -> None:
-        """Start the metrics from nothing."""
-        with self.between_steps():
-            for metric in self.metrics:
-                metric.reset_state()
-
-    def restore_metrics(self) -> None:
-        """Give the metrics the sums that were saved in the middle of an epoch."""
-        state = self.training_state
-        saved, state.saved_metrics = state.saved_metrics, None
-        if saved is None:
-            return
-        for number, metric in enumerate(self.metrics):
-            values = saved.get(f"{number}/{metric.name}", [])
-            for variable, value in zip(metric.variables, values, strict=False):
-                if variable.shape == value.shape:
-                    variable.assign(value)
-
-    def get_metrics_result(self) -> Logs:
-        """Return the value of every metric in `metrics`, by name."""
-        with self.between_steps():
-            results = self._metric_results()
-        return {name: _number(results[name]) for name in sorted(results)}
-
-    def _metric_results(self) -> dict[str, Any]:
-        compiled = self._compile_metrics
-        theirs = set(map(id, compiled.metrics)) if compiled else set()
-        results: dict[str, Any] = {}
-        reported = self.metrics
-        for metric in reported:
-            if id(metric) not in theirs:
-                value = metric.result()
-                results |= value if isinstance(value, dict) else {metric.name: value}
-        if compiled is not None and theirs & set(map(id, reported)):
-            results.update(compiled.result())  # with the names of the outputs
-        return results
-
-
-def _are_metrics(values: Any) -> bool:
-    """Return whether these are names or functions, no numbers."""
-    values = values if isinstance(values, (list, tuple)) else [values]
-    return any(isinstance(v, (str, Metric)) or callable(v) for v in values)
-
-
-def _number(result: Any) -> Any:
-    """Return a metric's value: a number, or an array with one for each class."""
-    array = np.asarray(result)
-    return float(array.reshape(())) if array.size == 1 else array
-
-
-class Trainer(Compilable):
+class Trainer(StepMethods):
     """The part of a model that learns."""
 
     # ---- fit ---------------------------------------------------------------------
@@ -321,6 +58,7 @@ class Trainer(Compilable):
         """
         self._require_compiled("fit")
         self._step_cache.lock.refuse_training("fit")
+        self.refuse_own_function("train")
         if "nb_epoch" in kwargs:
             keras2.note("`nb_epoch=`", "`epochs=`")
             epochs = kwargs.pop("nb_epoch")
@@ -361,6 +99,8 @@ class Trainer(Compilable):
             if check and isinstance(rows, Table):
                 rows.check_finite()
         size, total = _size_and_steps(source, batch_size, stacklevel=4)
+        epochs = switches.limited("epochs", epochs, switches.max_epochs()) or 0
+        steps_per_epoch = _limited_steps(steps_per_epoch, total)
         steps = steps_per_epoch or total
         called = self._callbacks(callbacks, verbose, steps, epochs, add_history=True)
         validation = Validation(
@@ -411,6 +151,7 @@ class Trainer(Compilable):
         """Return the loss and the metrics on data, without learning."""
         _refuse_unknown("evaluate", kwargs)
         self._require_compiled("evaluate")
+        self.refuse_own_function("test")
         source, size, steps, called = self._prepared(
             x, y, sample_weight, batch_size, steps, callbacks, verbose
         )
@@ -425,16 +166,21 @@ class Trainer(Compilable):
         callbacks: CallbackList,
     ) -> Logs:
         """Return the loss and the metrics on a table or stream, by name."""
+        total = -(-source.rows // size) if isinstance(source, Table) and size else None
+        steps = _limited_steps(steps, total)
         logs: Logs = {}
         with self._step_cache.lock.own_metrics():
             self.reset_metrics()
             self.stop_evaluating = False
             callbacks.on_test_begin()
-            for done, _ in self._chunks("test", source, size or 0, steps, callbacks):
-                logs = self.get_metrics_result()
+            for done, results in self._chunks(
+                "test", source, size or 0, steps, callbacks
+            ):
+                logs = self.batch_logs(results)
                 callbacks.on_test_batch_end(done - 1, logs)
                 if self.stop_evaluating:
                     break
+            logs = self.epoch_logs(logs)
             callbacks.on_test_end(logs)
         return logs
 
@@ -447,6 +193,7 @@ class Trainer(Compilable):
         callbacks: Any = None,
     ) -> Any:
         """Return the model's outputs for data."""
+        self.refuse_own_function("predict")
         source, size, steps, called = self._prepared(
             x, None, None, batch_size, steps, callbacks, verbose
         )
@@ -476,6 +223,7 @@ class Trainer(Compilable):
         x, y, batch_size, _ = as_rows(x, y, batch_size)
         source = data_adapters.source(self, x, y, sample_weight, batch_size)
         size, total = _size_and_steps(source, batch_size, stacklevel=5)
+        steps = _limited_steps(steps, total)
         return source, size, steps, self._callbacks(callbacks, verbose, steps or total)
 
     def _chunks(
@@ -491,7 +239,7 @@ class Trainer(Compilable):
         cache = self._step_cache
         if isinstance(source, Table):
             each = callbacks.needs_batches_in(kind)
-            source, length = cache.buckets.padded(kind, source)
+            source, length = cache.padded(kind, source)
             with cache.cursor() as cursor:
                 for done, results in fit_loop.run_epoch(
                     cache,
@@ -509,7 +257,8 @@ class Trainer(Compilable):
         if kind == "predict" and data_adapters.is_never_compiled(self):
             for done, (x, _, _) in enumerate(source.batches(steps), 1):
                 begin(done - 1)
-                yield done, tree.map_leaves(lambda rows: rows[None], self(x))
+                # Copies, because a model may return what it is given.
+                yield done, tree.map_leaves(lambda rows: np.array([rows]), self(x))
             return
         batches = data_adapters.tables(self, source, steps)
         for done, (batch, _) in enumerate(batches, 1):
@@ -552,8 +301,7 @@ class Trainer(Compilable):
                 self._step_cache.lock.refuse_training("train_on_batch")
             self.training_state.saved_metrics = None
             self.reset_metrics()
-            self._step_cache.run_batch(kind, batch)
-            logs = self.get_metrics_result()
+            logs = self.batch_logs(self._step_cache.run_batch(kind, batch))
         return logs if return_dict else _as_list(logs, self.metrics_names)
 
     def predict_on_batch(self, x: Any) -> Any:
@@ -599,6 +347,13 @@ def _size_and_steps(
     return size, -(-source.rows // size)
 
 
+def _limited_steps(steps: int | None, total: int | None) -> int | None:
+    """Return the steps that were asked for, or the limit of `config`."""
+    most = switches.max_steps_per_epoch()
+    is_below = most is None or (steps or total or most + 1) <= most
+    return steps if is_below else switches.limited("steps_per_epoch", steps, most)
+
+
 def _validation_size(held_out: Source | None, batch_size: int | None) -> int | None:
     """Return the batch size of validation, None for a stream, which has its own."""
     if not isinstance(held_out, Table):
@@ -612,12 +367,13 @@ def _joined(parts: list[Any]) -> Any:
     columns = zip(*map(tree.flatten, parts), strict=True)
     rows = [
         # Not by -1: rows may have no elements.
-        np.concatenate(
-            [x.reshape(math.prod(x.shape[:2]), *x.shape[2:]) for x in chunks]
-        )
+        [x.reshape(math.prod(x.shape[:2]), *x.shape[2:]) for x in chunks]
         for chunks in columns
     ]
-    return tree.pack(parts[0], rows)
+    return tree.pack(
+        parts[0],
+        [own[0] if len(own) == 1 else np.concatenate(own) for own in rows],
+    )
 
 
 def _as_list(logs: Logs, names: list[str]) -> Any:

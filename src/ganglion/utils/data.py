@@ -7,14 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from ganglion.ops.numpy import convert_to_tensor, is_tensor
 
-def to_categorical(x: Any, num_classes: int | None = None) -> np.ndarray:
-    """Turn class numbers into rows with a single one.
+
+def to_categorical(x: Any, num_classes: int | None = None) -> Any:
+    """Turn class numbers into rows with a single one; a tensor into a tensor.
 
     >>> to_categorical([0, 2], num_classes=3)
     array([[1., 0., 0.],
            [0., 0., 1.]])
     """
+    if is_tensor(x):
+        return convert_to_tensor(to_categorical(np.asarray(x), num_classes))
     labels = np.asarray(x).astype("int64")
     shape = labels.shape
     if len(shape) > 1 and shape[-1] == 1:
@@ -35,13 +39,15 @@ def to_categorical(x: Any, num_classes: int | None = None) -> np.ndarray:
     return rows.reshape((*shape, num_classes))
 
 
-def normalize(x: Any, axis: int = -1, order: Any = 2) -> np.ndarray:
+def normalize(x: Any, axis: int = -1, order: Any = 2) -> Any:
     """Divide an array by its norm along an axis; what is zero stays zero.
 
     >>> normalize([[3.0, 4.0], [0.0, 0.0]])
     array([[0.6, 0.8],
            [0. , 0. ]])
     """
+    if is_tensor(x):
+        return convert_to_tensor(normalize(np.asarray(x), axis, order))
     array = np.asarray(x)
     norm = np.linalg.norm(array, order, axis, keepdims=True)
     return array / np.where(norm == 0, 1, norm)
@@ -80,7 +86,8 @@ def pad_sequences(
     length = (max(lengths) if lengths else 0) if maxlen is None else maxlen
     if isinstance(value, str) and np.dtype(dtype).kind not in "OUS":
         raise ValueError(
-            f"`value` is text, but `dtype` is {dtype}: pass dtype=object for strings."
+            f"`dtype` {dtype} is not compatible with `value`, which is text: pass "
+            "dtype=object for strings."
         )
     padded = np.full((len(sequences), length, *inner), value, dtype=dtype)
     for number, sequence in enumerate(sequences):
@@ -119,9 +126,11 @@ class PyDataset:
     by its number, as a tuple of inputs and targets); `on_epoch_end` may reshuffle.
 
     Args:
-        workers: Accepted; batches are made where training runs, one after the other.
-        use_multiprocessing: Accepted, like `workers`.
-        max_queue_size: Accepted, like `workers`.
+        workers: How many threads make batches; with 1, one of them works ahead of
+            the training.
+        use_multiprocessing: Whether they are processes, which get the data set pickled
+            or forked; what they change of it is not seen here.
+        max_queue_size: How many batches are made ahead by more than one worker.
 
     >>> class Squares(PyDataset):
     ...     def __len__(self):

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import layers, ops, symbolic
-from ganglion.layers import Layer
+from ganglion import layers, ops, symbolic, tree
+from ganglion.layers import Layer, tensorflow_graph
 from ganglion.layers.arguments import choice
 from ganglion.layers.preprocessing.adapting import batches_of
 from ganglion.serialization import (
@@ -35,7 +35,7 @@ class Cross(Configured):
     ) -> None:
         self.feature_names = tuple(feature_names)
         self.crossing_dim = crossing_dim
-        self.output_mode = choice(output_mode, "output_mode", ("int", "one_hot"))
+        self.output_mode = choice(output_mode, "`output_mode`", ("int", "one_hot"))
 
     @property
     def name(self) -> str:
@@ -51,7 +51,7 @@ class Feature(Configured):
         self.dtype = dtype
         self.preprocessor = deserialize_keras_object(preprocessor)
         self.output_mode = choice(
-            output_mode, "output_mode", ("int", "one_hot", "float")
+            output_mode, "`output_mode`", ("int", "one_hot", "float")
         )
 
 
@@ -101,8 +101,11 @@ class FeatureSpace(Layer):
     ) -> None:
         super().__init__(name=name)
         if not features:
-            raise ValueError("FeatureSpace needs `features`, a dictionary by name.")
-        self.output_mode = choice(output_mode, "output_mode", ("concat", "dict"))
+            raise ValueError(
+                "The `features` of a FeatureSpace cannot be None or empty: give a "
+                "dictionary by name."
+            )
+        self.output_mode = choice(output_mode, "`output_mode`", ("concat", "dict"))
         self.crossing_dim, self.hashing_dim = crossing_dim, hashing_dim
         self.num_discretization_bins = num_discretization_bins
         self.features: dict[str, Feature] = {
@@ -163,8 +166,9 @@ class FeatureSpace(Layer):
         unknown = [name for name in cross.feature_names if name not in self.features]
         if unknown:
             raise ValueError(
-                f"`crosses` names {', '.join(map(repr, unknown))}, which `features` "
-                f"does not have: {', '.join(map(repr, self.features))}."
+                f"All names in `crosses` should be present in `features`, which has "
+                f"{', '.join(map(repr, self.features))}. Received: "
+                f"{', '.join(map(repr, unknown))}"
             )
         return cross
 
@@ -302,8 +306,8 @@ class FeatureSpace(Layer):
         """Return what becomes of the inputs, as Keras tensors."""
         if not self._is_adapted and self._adaptable():
             raise ValueError(
-                f'FeatureSpace "{self.name}" has learned nothing yet: call `adapt` on '
-                "data first."
+                f'You need to call `.adapt(dataset)` on the FeatureSpace "{self.name}" '
+                "before you can start using it."
             )
         if self.encoded_features is None:
             self.encoded_features = self._encoded(self.inputs, self._make_encoder)
@@ -371,6 +375,10 @@ class FeatureSpace(Layer):
                 "`get_inputs()` and `get_encoded_features()`."
             )
         self.get_encoded_features()
+        if tensorflow_graph.is_in_graph(data, {}):
+            return tensorflow_graph.add_to_graph(
+                self, self.compute_output_spec, (data,), {}
+            )
         missing = [name for name in self.features if name not in data]
         if missing:
             raise ValueError(f"No data for the feature(s) {', '.join(missing)}.")
@@ -385,6 +393,14 @@ class FeatureSpace(Layer):
         if self.output_mode == "concat":
             return outputs[0]
         return {name: output[0] for name, output in outputs.items()}
+
+    def compute_output_spec(self, data: Any) -> Any:
+        """Return what a call on columns gives, as Keras tensors."""
+        is_row = all(len(column.shape) == 0 for column in data.values())
+        return tree.map_leaves(
+            lambda output: KerasTensor(output.shape[is_row:], output.dtype),
+            self.get_encoded_features(),
+        )
 
     # ---- configuration and files -------------------------------------------------
 

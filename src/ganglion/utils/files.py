@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tarfile
-import zipfile
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
@@ -109,8 +107,8 @@ def _fetch(origin: str, path: Path, expected: str | None, algorithm: str) -> Non
     data = _read(origin)
     if expected is not None and not _has_hash(data, expected, algorithm):
         raise ValueError(
-            f"{origin} is not the file expected: its checksum is not {expected}. It "
-            "may be incomplete, or have changed."
+            f"Incomplete or corrupted file detected: the checksum of {origin} is not "
+            f"{expected}. Or it has changed, and another checksum is right."
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     files.write_file(path, data)
@@ -136,6 +134,9 @@ def _read(origin: str) -> bytes:
 
 
 def _unpack(path: Path, folder: Path, kind: str | None) -> None:
+    import tarfile  # with zipfile 10 ms that few ever need
+    import zipfile
+
     size = path.stat().st_size
     with (
         budget.reading(size, _FREE_ON_DISK, _MOST_EXPANSION),
@@ -151,6 +152,8 @@ def _unpack(path: Path, folder: Path, kind: str | None) -> None:
 
 
 def _unpack_zip(path: Path, folder: Path) -> None:
+    import zipfile
+
     with zipfile.ZipFile(path) as archive:
         for info in archive.infolist():
             _check_member(info.filename, info.file_size, path)
@@ -158,6 +161,8 @@ def _unpack_zip(path: Path, folder: Path) -> None:
 
 
 def _unpack_tar(path: Path, folder: Path) -> None:
+    import tarfile
+
     with tarfile.open(path) as archive:
         for member in archive:
             _check_member(member.name, member.size, path)

@@ -82,7 +82,10 @@ def list_files(
         classes = "" if names is None else f" belonging to {len(names)} classes"
         print_message(f"Found {len(listing.files)} files{classes}.")
     if label_mode == "binary" and len(names or ()) != 2:
-        raise ValueError(f"label_mode='binary' takes two classes, not {names}.")
+        raise ValueError(
+            'When passing `label_mode="binary"`, there must be exactly 2 classes, got '
+            f"{names}."
+        )
     return listing
 
 
@@ -129,29 +132,34 @@ def check_arguments(
     listed = isinstance(labels, (list, tuple, np.ndarray))
     if not listed and labels not in ("inferred", None):
         raise ValueError(
-            "`labels` is 'inferred', None, or a list with a class number for each "
-            f"file, not {labels!r}."
+            "`labels` argument should be 'inferred', None, or a list with a class "
+            f"number for each file, got {labels!r}."
         )
     if class_names and (listed or labels is None):
-        raise ValueError("`class_names` can be given with labels='inferred' only.")
+        raise ValueError('You can only pass `class_names` if `labels="inferred"`.')
     if label_mode is not None and label_mode not in LABEL_MODES:
         known = closest(str(label_mode), LABEL_MODES)
-        raise ValueError(f"Unknown `label_mode`. {known}")
-    if split is None:
+        raise ValueError(
+            f"`label_mode` argument must be one of {', '.join(LABEL_MODES)} or None. "
+            f"{known}"
+        )
+    if not split:
         if subset is not None:
-            raise ValueError("`subset` goes with `validation_split`.")
+            raise ValueError("If `subset` is set, `validation_split` must be set, too.")
         return
     if not 0 < split < 1:
-        raise ValueError(f"`validation_split` lies between 0 and 1, not {split}.")
+        raise ValueError(
+            f"`validation_split` must be between 0 and 1, received: {split}."
+        )
     if subset not in SUBSETS:
         raise ValueError(
-            f"With `validation_split`, `subset` is one of {', '.join(SUBSETS)}, not "
-            f"{subset!r}."
+            '`subset` must be either "training", "validation" or "both" with '
+            f"`validation_split`, received: {subset!r}."
         )
     if shuffle and seed is None and subset != "both":
         raise ValueError(
-            "With `validation_split` and shuffle=True give a `seed`: otherwise the two "
-            "subsets overlap."
+            "With `validation_split` and shuffle=True you must provide a `seed`: "
+            "otherwise the two subsets overlap."
         )
 
 
@@ -169,14 +177,14 @@ def _index_directory(
         files = _walk(root, follow_links, kind)
     if not files:
         raise kind.error(
-            f"No {kind.plural} found in {root}: files that end in "
+            f"No {kind.plural} found in directory {root}: files that end in "
             f"{', '.join(kind.endings)}."
         )
     if labels is not None and not isinstance(labels, str):
         if len(labels) != len(files):
             raise ValueError(
-                f"`labels` has {len(labels)} numbers, and {root} has {len(files)} "
-                f"{kind.plural}."
+                "Expected the lengths of `labels` to match the number of files in "
+                f"{root}: {len(labels)} labels, {len(files)} {kind.plural}."
             )
         numbers = np.array(labels, "int32")
         names = [str(number) for number in sorted(set(numbers.tolist()))]
@@ -191,8 +199,8 @@ def _by_folders(
     if class_names is not None:
         if not set(class_names) <= set(names):
             raise ValueError(
-                f"`class_names` {list(class_names)} are not all among the folders of "
-                f"{root}: {names}."
+                "The `class_names` passed did not match the names of the folders of "
+                f"{root}. Expected some of {names}, received: {list(class_names)}."
             )
         names = list(class_names)
     files: list[str] = []

@@ -96,7 +96,7 @@ def image_dataset_from_directory(
     if data_format == "channels_first":
         raise ValueError("data_format='channels_first' is not supported.")
     if format not in ("tf", "grain"):
-        raise ValueError(f"`format` is 'tf' or 'grain', not {format!r}.")
+        raise ValueError(f"`format` should be 'tf' or 'grain', got {format!r}.")
     form = _form(
         image_size, color_mode, interpolation, crop_to_aspect_ratio, pad_to_aspect_ratio
     )

@@ -9,7 +9,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from ganglion import config, files
+from ganglion import config, files, ops
 from ganglion.config import closest
 from ganglion.images.decoding import METHODS, MODES, pillow
 
@@ -20,12 +20,7 @@ _GREY_MODES = ("L", "I;16", "I")
 
 
 def _is_channels_first(data_format: str | None) -> bool:
-    if data_format not in (None, "channels_first", "channels_last"):
-        raise ValueError(
-            "`data_format` is 'channels_last' or 'channels_first', not "
-            f"{data_format!r}."
-        )
-    return data_format == "channels_first"
+    return config.data_format_of(data_format) == "channels_first"
 
 
 def array_to_img(
@@ -139,7 +134,10 @@ def load_img(
         keep_aspect_ratio: Whether to cut the image to the target's shape first.
     """
     if color_mode not in MODES:
-        raise ValueError(f"Unknown `color_mode`. {closest(color_mode, MODES)}")
+        raise ValueError(
+            f"`color_mode` must be one of {', '.join(MODES)}. "
+            f"{closest(color_mode, MODES)}"
+        )
     source = path if isinstance(path, io.BytesIO) else io.BytesIO(files.read_file(path))
     image = pillow().open(source, formats=_FORMATS)
     is_grey = color_mode == "grayscale" and image.mode in _GREY_MODES
@@ -166,3 +164,31 @@ def _centre(size: tuple[int, int], target: tuple[int, int]) -> tuple[int, ...]:
     box_width = min(width, height * target[0] // target[1])
     top, left = (height - box_height) // 2, (width - box_width) // 2
     return left, top, left + box_width, top + box_height
+
+
+def smart_resize(
+    x: Any,
+    size: Any,
+    interpolation: str = "bilinear",
+    data_format: str = "channels_last",
+) -> Any:
+    """Resize images without stretching them: the largest window that fits is taken.
+
+    >>> smart_resize(np.zeros((340, 500, 3), "float32"), (200, 200)).shape
+    (200, 200, 3)
+    """
+    if len(size) != 2:
+        raise ValueError(
+            f"Expected `size` to be a tuple of 2 integers, but got: {size}."
+        )
+    if len(np.shape(x)) not in (3, 4):
+        raise ValueError(
+            "Expected an image array with shape `(height, width, channels)`, or "
+            "`(batch_size, height, width, channels)`, but got input with incorrect "
+            f"rank, of shape {tuple(np.shape(x))}."
+        )
+    if interpolation != "nearest" and np.dtype(ops.dtype(x)).kind != "f":
+        x = ops.cast(x, config.floatx())  # what is mixed is not rounded, as in Keras
+    return ops.image.resize(
+        x, size, interpolation, crop_to_aspect_ratio=True, data_format=data_format
+    )

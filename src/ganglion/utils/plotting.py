@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import shutil
-import subprocess
-import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -154,6 +152,9 @@ def plot_model(
         )
         return instead
     kind = path.suffix.removeprefix(".") or "png"
+    import subprocess  # only pictures need it
+    import tempfile
+
     with tempfile.TemporaryDirectory() as folder:
         picture = Path(folder, "model")
         drawn = subprocess.run(

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import copy
+import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from ganglion.random import shuffled
+from ganglion.tensors import as_tensor
 from ganglion.utils.data import PyDataset
+
+# What else tf.data has, found there when it is asked for.
+_FURTHER = frozenset(
+    {"apply", "cardinality", "concatenate", "element_spec", "enumerate", "filter"}
+    | {"flat_map", "get_single_element", "interleave", "options", "padded_batch"}
+    | {"reduce", "repeat", "scan", "shard", "take_while", "window", "with_options"}
+)
 
 
 class RowDataset(PyDataset):
@@ -69,6 +78,7 @@ class RowDataset(PyDataset):
         parts += [] if self.y is None else [self.y[rows]]
         if self.batch_size is None:  # single rows
             parts = [part[0] for part in parts]
+        parts = [as_tensor(part) for part in parts]
         batch = parts[0] if self.y is None else tuple(parts)
         return batch if self._change is None else _applied(self._change, batch)
 
@@ -131,6 +141,10 @@ class RowDataset(PyDataset):
         if self._change is not None:
             raise ValueError(f"Call `{method}` before `map`, whose result is not rows.")
 
+    def cardinality(self) -> int:
+        """Return the number of batches, or of rows where there are none."""
+        return len(self)
+
     def as_numpy_iterator(self) -> Iterator[Any]:
         """Return an iterator over the batches, which are arrays."""
         return iter(self)
@@ -147,6 +161,15 @@ class RowDataset(PyDataset):
     def shuffle(self, *args: Any, **kwargs: Any) -> RowDataset:
         """Return the data in another order in each epoch, all rows at once."""
         return self._copy(_shuffle=True)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _FURTHER:
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}"
+            )
+        # By its name, and late: `compat.tensorflow` is built on top of all this.
+        data = importlib.import_module("ganglion.compat.tensorflow.data.dataset")
+        return getattr(data.Dataset.from_batches(self), name)
 
     def cache(self, *args: Any, **kwargs: Any) -> RowDataset:
         """Return the data: it is decoded already."""

@@ -17,7 +17,7 @@ from ganglion.utils.folders import (
 )
 from ganglion.utils.row_dataset import RowDataset
 
-_TEXTS = FileKind("texts", (".txt",), lambda name: name.lower().endswith(".txt"))
+_TEXTS = FileKind("text files", (".txt",), lambda name: name.lower().endswith(".txt"))
 _TAIL = 3  # bytes that a cut may leave of a character
 
 
@@ -59,7 +59,7 @@ def text_dataset_from_directory(
         labels, label_mode, class_names, validation_split, subset, shuffle, seed
     )
     if format not in ("tf", "grain"):
-        raise ValueError(f"`format` is 'tf' or 'grain', not {format!r}.")
+        raise ValueError(f"`format` should be 'tf' or 'grain', got {format!r}.")
     if labels is None or label_mode is None:
         labels = label_mode = None
     seed = int(np.random.randint(1_000_000)) if seed is None else seed

@@ -79,7 +79,7 @@ def timeseries_dataset_from_array(
     [[[0, 1, 2], [1, 2, 3]], [[2, 3, 4], [3, 4, 5]]]
     """
     if format not in ("tf", "grain"):
-        raise ValueError(f"`format` is 'tf' or 'grain', not {format!r}.")
+        raise ValueError(f"`format` should be 'tf' or 'grain', got {format!r}.")
     first, end = _range(len(data), start_index, end_index)
     series = np.asarray(data[first:end])
     wanted = None if targets is None else np.asarray(targets[first:end])
@@ -90,7 +90,7 @@ def timeseries_dataset_from_array(
     }
     for name, count in counts.items():
         if count < 1:
-            raise ValueError(f"`{name}` is 1 or more, not {count}.")
+            raise ValueError(f"`{name}` must be 1 or more, got {count}.")
     span = (sequence_length - 1) * sampling_rate + 1
     if span > len(series):
         raise ValueError(
@@ -114,12 +114,12 @@ def _range(length: int, start: int | None, end: int | None) -> tuple[int, int]:
     first, last = start or 0, length if end is None else end
     if not 0 <= first < length:
         raise ValueError(
-            f"`start_index` is from 0 to below {length}, the length of the data, not "
-            f"{start}."
+            f"`start_index` must be from 0 to below {length}, the length of the data, "
+            f"got {start}."
         )
     if not first < last <= length:
         raise ValueError(
-            f"`end_index` lies above start_index={first} and up to {length}, the "
-            f"length of the data, not {end}."
+            f"`end_index` must be above start_index={first} and at most {length}, the "
+            f"length of the data, got {end}."
         )
     return first, last

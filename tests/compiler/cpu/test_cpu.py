@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from layer_cases import CASES
 
 from ganglion import config
+from ganglion.compiler.cpu import pipeline
+from ganglion.compiler.cpu.elementwise import suits_lanes
 from ganglion.compiler.ir import arrays, contraction, pointwise, shaping
 from ganglion.compiler.ir.gradient import gradients
 from ganglion.compiler.ir.graph import Graph, Input
@@ -40,7 +42,7 @@ def test_every_op(name, dtype):
 @pytest.mark.filterwarnings("ignore:The loss does not depend on")
 @pytest.mark.parametrize("floatx", TOLERANCE)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 def test_every_layer_learns_as_in_the_reference(case, floatx):
     config.set_backend("numpy")
     config.set_floatx(floatx)
@@ -122,3 +124,70 @@ def test_convolutions_of_any_size(rows, channels):
     program, data, state = training_step(case, "float32")
     # Winograd's transforms lose another digit.
     check(program, data, state, steps=2, rtol=5e-4, atol=5e-4)
+
+
+# Kernel, strides, padding before and behind, and groups; some outputs meet no tap.
+PHASES = [
+    ((4, 4), (2, 2), ((1, 1), (1, 1)), 1),
+    ((3, 5), (2, 3), ((0, 1), (2, 1)), 2),
+    ((1, 2), (2, 1), ((0, 0), (0, 0)), 1),
+    ((2, 2), (3, 2), ((0, 0), (1, 0)), 1),
+    ((3, 3), (2, 2), ((0, 1), (1, 0)), 6),
+    ((3,), (2,), ((1, 1),), 1),
+    ((3, 2, 2), (2, 1, 2), ((1, 0), (0, 1), (0, 0)), 1),
+]
+
+
+@pytest.mark.parametrize(("kernel", "strides", "pairs", "groups"), PHASES)
+def test_transposed_convolutions_of_any_strides(kernel, strides, pairs, groups):
+    """Each phase of the outputs is a convolution of its own."""
+    spatial = (9, 8, 7)[: len(kernel)]
+    window = {"strides": strides, "pairs": pairs, "dilation": (1,) * len(kernel)}
+    x = Input("x", (3, *spatial, 6), "float64")
+    w = Input("w", (*kernel, 6 // groups, 12), "float64")
+    y = contraction.conv(x, w, **window, groups=groups)
+    dy = Input("dy", y.shape, "float64")
+    spread = contraction.conv_transpose(dy, w, **window, groups=groups, spatial=spatial)
+    rng = np.random.default_rng(0)
+    data = {value.name: rng.normal(size=value.shape) for value in (dy, w)}
+    graph = Graph.of("spread", [dy, w], {"dx": spread})
+    check(pure(graph), data, {}, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, 8, 17, 70])
+def test_sums_of_rows_of_a_table(size):
+    """Lanes are columns of the table; a row that is not there makes NaN."""
+    table = Input("table", (9, size), "float64")
+    index = Input("index", (4, 5), "int32")
+    rows = contraction.gather(table, index)
+    ends = {"sum": shaping.sum_(rows, axes=(1,)), "max": arrays.max_(rows, axes=(0, 1))}
+    rng = np.random.default_rng(size)
+    chosen = rng.integers(0, 9, index.shape).astype("int32")
+    data = {"table": rng.normal(size=table.shape), "index": chosen}
+    graph = pure(Graph.of("bag", [table, index], ends))
+    check(graph, data, {}, rtol=1e-12, atol=1e-12)
+    chosen[1, 2] = 9
+    check(graph, data, {}, rtol=1e-12, atol=1e-12)
+    sums = [k for k in pipeline.build(graph).kernels if getattr(k, "reduced", 0)]
+    assert [suits_lanes(kernel) for kernel in sums] == [size >= 8] * 2
+
+
+@pytest.mark.parametrize(
+    ("kernel", "multiplier"), [((3, 3), 1), ((4, 5), 2), ((2,), 1)]
+)
+def test_gradients_of_depthwise_kernels(kernel, multiplier):
+    """Several taps are added up in one walk, channels in the lanes."""
+    rank = len(kernel)
+    window = {
+        "strides": (2,) * rank,
+        "pairs": ((1, 0),) * rank,
+        "dilation": (1,) * rank,
+    }
+    x = Input("x", (6, *(9, 10)[:rank], 18), "float64")
+    w = Input("w", (*kernel, 1, 18 * multiplier), "float64")
+    dy = Input("dy", contraction.conv(x, w, **window, groups=18).shape, "float64")
+    slope = contraction.conv_kernel(x, dy, **window, groups=18, kernel=kernel)
+    rng = np.random.default_rng(0)
+    data = {value.name: rng.normal(size=value.shape) for value in (x, dy)}
+    graph = Graph.of("depthwise", [x, dy], {"dw": slope})
+    check(pure(graph), data, {}, rtol=1e-12, atol=1e-12)

@@ -6,13 +6,16 @@ import numpy as np
 import pytest
 from cpu_checks import check, compiled, pure, ran, same
 
-from ganglion.compiler.cpu import gemm
+from ganglion.compiler import cache
+from ganglion.compiler.cpu import code, gemm
 from ganglion.compiler.cpu.pipeline import build, emit
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.contraction import matmul
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.pointwise import exp
 from ganglion.compiler.ir.program import Program
+
+pytestmark = pytest.mark.usefixtures("listed_zeros", "own_tiles")
 
 
 def product(
@@ -28,6 +31,9 @@ def product(
 def use_blocks(monkeypatch: pytest.MonkeyPatch, inner: int, size: int) -> None:
     blocks = replace(CPU, blocked_inner=inner, inner_block=size)
     monkeypatch.setattr(gemm, "CPU", blocks)
+    # What was compiled before has other blocks.
+    monkeypatch.setattr(cache, "generator", lambda: f"blocks of {size}")
+    code.forget()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

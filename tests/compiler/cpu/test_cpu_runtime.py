@@ -11,19 +11,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cpu_checks import everything_shared, ran, same
+from cpu_checks import everything_shared, ran, same, step_of_model
 from folders import ROOT, SUPPORT_PATHS
 from step_programs import step_of
 
 from ganglion import config, layers, models, utils
 from ganglion.compiler import cache, reference
-from ganglion.compiler.cache import digest_of
-from ganglion.compiler.cpu import backend, tuning
+from ganglion.compiler.cpu import backend, code, tuning
 from ganglion.compiler.cpu import plan as schedule
 from ganglion.compiler.cpu import threads as cpu_threads
 from ganglion.compiler.cpu.backend import Arenas
 from ganglion.compiler.cpu.pipeline import build, verify
 from ganglion.compiler.cpu.plan import Execution
+from ganglion.compiler.cpu.templates import form_of
+from ganglion.compiler.plan.kernels import Loop
 from ganglion.compiler.plan.plan import PlanError
 from ganglion.training.fit_loop import CHUNK_SECONDS, ChunkSizer
 
@@ -71,7 +72,7 @@ def trained(epochs=2, rows=150):
 
 def test_any_number_of_threads_gives_the_same_bits(monkeypatch):
     config.set_backend("cpu")
-    eager = replace(tuning.CPU, worth_waking=0.0, shared_time=100.0)
+    eager = replace(tuning.CPU, worth_waking=0.0, shared_time=100.0, more_threads=100.0)
     monkeypatch.setattr(tuning, "CPU", eager)
     results = []
     with everything_shared():
@@ -226,17 +227,41 @@ def small():
     return program, {name: data[name] for name in program.data}, state
 
 
+def compiled_anew(program):
+    """Compile a program as a new process would, which has only the cache."""
+    code.forget()
+    return backend.compile(program)
+
+
 def test_a_program_is_compiled_once(empty_cache, monkeypatch):
     program, data, state = small()
-    expected = ran(backend.compile(program), data, state, 2)
-    monkeypatch.setattr(backend, "_compiled", None)  # calling it would fail
+    expected = ran(compiled_anew(program), data, state, 2)
+    monkeypatch.setattr(code, "emit_form", None)  # calling it would fail
     same(ran(backend.compile(program), data, state, 2), expected)
+    same(ran(compiled_anew(program), data, state, 2), expected)
+
+
+def test_loops_of_other_sizes_are_not_compiled_again(empty_cache, monkeypatch):
+    """Widths and batches are parameters: of loops, nothing is new but sums' order."""
+    x = np.random.default_rng(0).normal(size=(75, 11)).astype("float32")
+
+    def loops_of(width, rows):
+        model = models.Sequential([layers.Dense(width, "tanh"), layers.Dense(1)])
+        model.compile("adam", "mse")
+        program, _, _ = step_of_model(model, x, x[:, :1], rows, len(x))
+        backend.compile(program)
+        kernels = build(program).kernels
+        return {form_of(k).key for k in kernels if isinstance(k, Loop)}
+
+    known = loops_of(19, 33)
+    for width, rows in ((37, 33), (300, 33), (19, 41)):
+        assert loops_of(width, rows) <= known
 
 
 @pytest.mark.parametrize("damage", ["truncated", "changed", "empty"])
 def test_a_damaged_entry_is_made_again(empty_cache, damage):
     program, data, state = small()
-    expected = ran(backend.compile(program), data, state, 2)
+    expected = ran(compiled_anew(program), data, state, 2)
     entries = {path: path.read_bytes() for path in empty_cache.glob("*.program")}
     assert entries
     for path, raw in entries.items():
@@ -244,24 +269,21 @@ def test_a_damaged_entry_is_made_again(empty_cache, damage):
         path.write_bytes(
             {"truncated": raw[:-100], "changed": changed, "empty": b""}[damage]
         )
-    same(ran(backend.compile(program), data, state, 2), expected)
-    assert any(path.read_bytes() == raw for path, raw in entries.items())
+    same(ran(compiled_anew(program), data, state, 2), expected)
+    assert all(path.read_bytes() == raw for path, raw in entries.items())
 
 
 def test_an_entry_under_another_s_name_is_not_run(empty_cache):
-    """Its checksum is sound, but it is the code of another program."""
+    """Its checksum is sound, but it is the code of another kernel."""
     program, data, state = small()
-    expected = ran(backend.compile(program), data, state, 2)
-    program_of_4 = set(empty_cache.glob("*.program"))
-    other, _, _ = step_of("mnist-perceptron", rows=8, batch=2)
-    backend.compile(other)
-    (entry,) = set(empty_cache.glob("*.program")) - program_of_4
-    swapped = {path: entry.read_bytes() for path in program_of_4}
-    for path, raw in swapped.items():
-        path.write_bytes(raw)
+    expected = ran(compiled_anew(program), data, state, 2)
+    first, *others = sorted(empty_cache.glob("*.program"))
+    swapped = first.read_bytes()
+    for path in others:
+        path.write_bytes(swapped)
         assert cache.read(path) is None
-    same(ran(backend.compile(program), data, state, 2), expected)
-    assert any(path.read_bytes() != raw for path, raw in swapped.items())
+    same(ran(compiled_anew(program), data, state, 2), expected)
+    assert all(path.read_bytes() != swapped for path in others)
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs POSIX")
@@ -343,9 +365,14 @@ def test_processes_share_the_cache(empty_cache):
     assert not list(empty_cache.glob("*.part"))
 
 
-def test_digests_tell_plans_apart():
-    keys = {digest_of(build(step_of("mnist-mlp", batch=n)[0]))[0] for n in (3, 4, 4)}
-    assert len(keys) == 2
+def test_keys_tell_kernels_apart():
+    def keys(batch):
+        kernels = build(step_of("mnist-mlp", batch=batch)[0]).kernels
+        return [form_of(kernel).key for kernel in kernels]
+
+    assert keys(3) == keys(3)
+    assert keys(3) != keys(4)
+    assert all(keys(3))
 
 
 # ---- memory --------------------------------------------------------------------------

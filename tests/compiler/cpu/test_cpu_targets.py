@@ -9,10 +9,13 @@ from step_programs import step_of
 from ganglion.compiler import reference
 from ganglion.compiler.cpu import jit, pipeline
 from ganglion.compiler.cpu.jit import Target, executor, filled
-from ganglion.compiler.cpu.pipeline import build
+from ganglion.compiler.cpu.pipeline import build, emit, emit_form
+from ganglion.compiler.cpu.templates import form_of
 from ganglion.compiler.ir import contraction, pointwise, shaping
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.table import OPS
+
+pytestmark = pytest.mark.usefixtures("listed_zeros")
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
@@ -115,13 +118,22 @@ def _transposed():
 def test_small_kernels_have_the_agreed_text(make, request):
     inputs, value = make()
     plan = build(pure(Graph.of("golden", inputs, {"y": value})))
-    texts = [pipeline.emit_kernel(kernel).text for kernel in plan.kernels]
-    ours = (
-        f"; {str(plan).replace(chr(10), chr(10) + '; ')}\n" + "\n\n".join(texts) + "\n"
-    )
+    forms = [form_of(kernel) for kernel in plan.kernels]
+    texts = [f"; {list(form.values)}\n{emit_form(form)[1]}" for form in forms]
+    ours = f"; {str(plan).replace(chr(10), chr(10) + '; ')}\n" + "\n".join(texts)
     path = GOLDEN / f"{make.__name__[1:]}.ll"
     if request.config.getoption("--update-golden"):
         path.parent.mkdir(exist_ok=True)
         path.write_text(ours)
     # Changed on purpose? `pytest --update-golden`, and read the difference.
     assert path.read_text() == ours
+
+
+def test_threads_compile_to_the_same_code():
+    modules, _ = emit(build(step_of("mnist-perceptron", batch=16)[0]))
+    texts = [*modules.values(), next(iter(modules.values()))]
+    alone = [jit.object_code([text], jit.host()) for text in texts]
+    assert jit.object_codes(texts, jit.host(), 4) == alone
+    assert jit.object_codes(texts, jit.host(), 1) == alone
+    with pytest.raises(RuntimeError, match="expected"):
+        jit.object_codes(["no text", "of LLVM"], jit.host(), 2)

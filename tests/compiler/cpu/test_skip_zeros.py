@@ -22,6 +22,8 @@ from ganglion.compiler.ir.shaping import transpose
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 from ganglion.compiler.plan.kernels import Contract
 
+pytestmark = pytest.mark.usefixtures("listed_zeros", "own_tiles")
+
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
 

@@ -20,6 +20,8 @@ from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 from ganglion.compiler.plan.kernels import Axis, Buffer, Contract, View
 
+pytestmark = pytest.mark.usefixtures("listed_zeros", "own_tiles")
+
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
 

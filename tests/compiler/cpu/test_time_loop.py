@@ -7,6 +7,7 @@ from loop_programs import biased_input, loop_program, lstm, mixing, nested_progr
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.time_loop import independent_groups
 from ganglion.compiler.ir.program import Program
+from ganglion.compiler.plan.kernels import Contract
 from ganglion.compiler.plan.time_loop import TimeLoop
 
 
@@ -27,6 +28,18 @@ def test_threads_share_rows_that_never_meet() -> None:
     assert [independent_groups(loop) for loop in loops] == [4, 4]
     # One product and one loop of gates a step, there and back.
     assert [len(loop.body) for loop in loops] == [2, 2]
+
+
+def test_a_product_prefetches_what_the_next_step_touches() -> None:
+    program, _ = loop_program(lstm, 2, 6, 32, 3, 16)
+    for loop in _loops(program):
+        (product,) = (k for k in loop.body if isinstance(k, Contract))
+        windows = {window.buffer: window for window in loop.windows}
+        ahead = [windows[buffer] for buffer in product.prefetched]
+        now = [window for window in loop.windows if window not in ahead]
+        begins = {(w.stacked.key, w.start(1)) for w in now if not w.slots}
+        in_use = {(w.stacked.key, w.start(0)) for w in now}
+        assert {(w.stacked.key, w.start(0)) for w in ahead} == begins - in_use
 
 
 def test_a_bias_of_the_input_is_added_in_the_loop() -> None:

@@ -54,6 +54,7 @@ def test_every_op(name):
 @pytest.mark.parametrize(
     "case", [c for c in CASES if c.layer in SOME], ids=lambda case: case.id
 )
+@pytest.mark.sampled(2)
 def test_layers_learn_as_in_the_reference(case):
     program, data, state = training_step(case, "float32")
     # Two steps: the second one sees what the first has written.

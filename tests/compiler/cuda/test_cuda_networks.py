@@ -43,6 +43,7 @@ def test_a_step_is_what_it_means(name, batch):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.sampled(2)
 def test_on_tensor_cores(name):
     program, data, state = step_of(name, batch=3, side=8)
     check(program, data, state, tolerance=2e-1, precise="bf16")

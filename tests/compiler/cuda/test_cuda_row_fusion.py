@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from cuda_checks import check, compiled
 
-from ganglion import config, layers, models, optimizers
+from ganglion import config, layers, models, ops, optimizers
 from ganglion.compiler.cuda import emit
 from ganglion.compiler.cuda.fusion import FusedKernel, staged_rows, staged_whole
 from ganglion.compiler.cuda.pipeline import build
@@ -58,6 +58,49 @@ def row_wise_partitions(program):
     ]
 
 
+def attention_scores(batch, causal):
+    """Return the training step of a softmax over scores, some of them masked."""
+    heads, queries, keys = 4, 48, 24
+    inputs = layers.Input((heads, queries, keys))
+    scores = layers.Dense(keys, name="first")(inputs)
+    mask = np.tri(queries, keys, dtype=bool) if causal else np.ones(keys, bool)
+    weights = ops.softmax(ops.where(mask, scores, -1e9), axis=-1)
+    normalized = layers.LayerNormalization(name="norm")(weights)
+    outputs = layers.Dense(keys, name="last")(normalized)
+    model = models.Model(inputs, outputs, name="scores")
+    model.compile(optimizers.SGD(0.1), "mse")
+    rng = np.random.default_rng(4)
+    shape = (2 * batch, heads, queries, keys)
+    x, y = rng.normal(size=(2, *shape)).astype("float32")
+    table = Table(x, y)
+    signature = table.signature(batch, len(x), False)
+    step = model._step_cache.traced("train", table, signature)
+    state = {key: variable.numpy().copy() for key, variable in step.variables.items()}
+    arrays = table.arrays()
+    return step.program, {key: arrays[key] for key in step.program.data}, state
+
+
+@emulation
+@pytest.mark.parametrize("causal", [False, True])
+def test_many_short_rows_of_several_axes_are_read_once(causal):
+    """A mask keeps axes of some kernels apart, while others see one long axis."""
+    program, data, state = attention_scores(32, causal)
+    rows = {partition.rows for _, partition in row_wise_partitions(program)}
+    assert 32 * 4 * 48 in rows
+    check(program, data, state, steps=1, tolerance=2e-5, precise="float32")
+
+
+def test_many_rows_of_one_element_run_side_by_side():
+    """Updates of weights that share a counter are no chain."""
+    model = models.Sequential([layers.Input((64,)), layers.Dense(64), layers.Dense(64)])
+    model.compile(optimizers.AdamW(), "mse")
+    x = np.ones((32, 64), "float32")
+    table = Table(x, x)
+    signature = table.signature(32, 32, False)
+    program = model._step_cache.traced("train", table, signature).program
+    assert all(p.rows <= 1024 for _, p in row_wise_partitions(program))
+
+
 @emulation
 @pytest.mark.parametrize("batch", [16, 48])
 @pytest.mark.parametrize("precise", ["float32", "tf32"])
@@ -72,7 +115,9 @@ def test_a_classifier_ends_row_wise(batch, precise):
 
 def test_what_is_copied_early_is_ready():
     ((before, partition),) = row_wise_partitions(classifier(32)[0])
-    near = {buffer.key for buffer in staged_whole(partition.fused_kernels)}
+    near = {
+        buffer.key for buffer in staged_whole(partition.fused_kernels, partition.rows)
+    }
     early = near & {key for fused in partition.fused_kernels for key in fused.ready}
     assert ("state", "classifier/last/kernel") in early
     written = {

@@ -150,7 +150,7 @@ def test_row_wise_blocks_have_all_that_they_read(schedule):
         for partition in launch.partitions
         if len(partition.fused_kernels) > 1 and not partition.row_wise
     )
-    partition.rows = 64
+    partition.row_counts = frozenset({64})
     refused(schedule, r"launch every \d+ has blocks that need rows of others")
 
 

@@ -2,7 +2,10 @@
 ;     0 for 1 groups of 2, inner 17: nonzeros0:int32[1, 1, 48] = where x:float32[2, 17] is not zero  [one thread]
 ;     1 matmul for batch 1, rows 2, columns 4, inner 17: t1:float32[2, 4] = x:float32[2, 17] · w:float32[17, 4]  at nonzeros0  [one thread]
 ;     2 for [8]: y@[1] = t1@[1]  [one thread]  | all wait
-define void @kernel(ptr noalias %args, i64 %lo, i64 %hi) #0 {
+; []
+declare <16 x i32> @llvm.experimental.vector.compress.v16i32(<16 x i32>, <16 x i1>, <16 x i32>)
+declare i16 @llvm.ctpop.i16(i16)
+define void @kb01ffa7883910c40e3ad2909(ptr noalias %args, i64 %lo, i64 %hi) #0 {
 entry:
   %slot13 = getelementptr inbounds ptr, ptr %args, i64 0
   %base14 = load ptr, ptr %slot13, align 8
@@ -72,8 +75,12 @@ after29:
 after2:
   ret void
 }
+attributes #0 = { nounwind }
+!0 = !{}
 
-define void @kernel(ptr noalias %args, i64 %lo, i64 %hi) #0 {
+; []
+declare <4 x float> @llvm.fma.v4f32(<4 x float>, <4 x float>, <4 x float>)
+define void @k73708c614f6a445cd829c7e6(ptr noalias %args, i64 %lo, i64 %hi) #0 {
 entry:
   %slot17 = getelementptr inbounds ptr, ptr %args, i64 0
   %base18 = load ptr, ptr %slot17, align 8
@@ -200,13 +207,20 @@ no14:
 after2:
   ret void
 }
+attributes #0 = { nounwind }
+!0 = !{}
 
-define void @kernel(ptr noalias %args, i64 %lo, i64 %hi) #0 {
+; [8]
+declare <16 x float> @llvm.masked.load.v16f32.p0(ptr, i32, <16 x i1>, <16 x float>)
+declare void @llvm.masked.store.v16f32.p0(<16 x float>, ptr, i32, <16 x i1>)
+define void @k66475048ebc161b117a9efac(ptr noalias %args, i64 %lo, i64 %hi) #0 {
 entry:
   %slot8 = getelementptr inbounds ptr, ptr %args, i64 0
   %base9 = load ptr, ptr %slot8, align 8
   %slot12 = getelementptr inbounds ptr, ptr %args, i64 1
   %base13 = load ptr, ptr %slot12, align 8
+  %p0.at = getelementptr inbounds i64, ptr %args, i64 2
+  %p0 = load i64, ptr %p0.at, align 8
   %v1 = sub nsw i64 %hi, %lo
   %v2 = and i64 %v1, -16
   %v3 = add nsw i64 %lo, %v2
@@ -222,17 +236,21 @@ head4:
   %v16 = icmp slt i64 %v15, %v3
   br i1 %v16, label %head4, label %after5
 after5:
-  %v19 = icmp slt i64 %v3, %hi
-  br i1 %v19, label %head17, label %after18
-head17:
-  %i20 = phi i64 [ %v3, %after5 ], [ %v24, %head17 ]
-  %v21 = getelementptr inbounds float, ptr %base9, i64 %i20
-  %v22 = load float, ptr %v21, align 4
-  %v23 = getelementptr inbounds float, ptr %base13, i64 %i20
-  store float %v22, ptr %v23, align 4
-  %v24 = add nsw i64 %i20, 1
-  %v25 = icmp slt i64 %v24, %hi
-  br i1 %v25, label %head17, label %after18
-after18:
+  %v17 = sub nsw i64 %hi, %v3
+  %v18 = icmp sgt i64 %v17, 0
+  br i1 %v18, label %yes19, label %no20
+yes19:
+  %v21 = trunc i64 %v17 to i32
+  %v22 = insertelement <16 x i32> poison, i32 %v21, i64 0
+  %v23 = shufflevector <16 x i32> %v22, <16 x i32> poison, <16 x i32> zeroinitializer
+  %v24 = icmp ult <16 x i32> <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7, i32 8, i32 9, i32 10, i32 11, i32 12, i32 13, i32 14, i32 15>, %v23
+  %v25 = getelementptr inbounds float, ptr %base9, i64 %v3
+  %v26 = call <16 x float> @llvm.masked.load.v16f32.p0(ptr %v25, i32 4, <16 x i1> %v24, <16 x float> zeroinitializer)
+  %v27 = getelementptr inbounds float, ptr %base13, i64 %v3
+  call void @llvm.masked.store.v16f32.p0(<16 x float> %v26, ptr %v27, i32 4, <16 x i1> %v24)
+  br label %no20
+no20:
   ret void
 }
+attributes #0 = { nounwind }
+!0 = !{}

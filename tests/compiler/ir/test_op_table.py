@@ -18,10 +18,14 @@ SEEDS = range(5)
 # `max_pool_back` would need gradients of gradients, which no model asks for.
 WITHOUT_GRADIENT = {
     "argmax",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
     "equal",
     "floor",
     "iota",
     "is_finite",
+    "left_shift",
     "less",
     "less_equal",
     "logical_and",
@@ -29,6 +33,7 @@ WITHOUT_GRADIENT = {
     "logical_or",
     "max_pool_back",
     "random_uniform",
+    "right_shift",
     "round",
     "shuffle",
     "sign",

@@ -16,16 +16,16 @@ from special_points import PAIRS, POINTS, ROWS, differences
 import ganglion
 from ganglion import activations, losses, ops
 from ganglion.compiler.ir.table import OPS
-from ganglion.ops import activation, numpy
+from ganglion.ops import activation, bitwise, elementary, numpy
 
 pytestmark = pytest.mark.rivals
 
-# Functions of elements live in two modules of ops, beside these:
+# Functions of elements live in three modules of ops, beside these:
 APART = {
     "convert_to_numpy", "convert_to_tensor", "dtype", "glu", "is_tensor", "log_softmax",
-    "ndim", "shape", "size", "softmax", "sparsemax",
+    "ndim", "shape", "size", "softmax", "sparsemax", "gcd", "isreal", "lcm", "ldexp",
 }  # fmt: skip
-OF_ELEMENTS = {*activation.__all__, *numpy.__all__} - APART
+OF_ELEMENTS = {*activation.__all__, *elementary.__all__, *numpy.__all__} - APART
 
 
 def is_tie(a: np.ndarray, b: np.ndarray) -> Any:
@@ -38,6 +38,7 @@ def is_infinite(*arrays: np.ndarray) -> Any:
 
 # Where Keras on TensorFlow is not right: why, and at which points.
 EXPLAINED: dict[str, tuple[str, Callable[..., Any]]] = {
+    "cbrt": ("slope NaN at 0", lambda x: x == 0),
     "celu": ("both halves count at 0: slope 2", lambda x: x == 0),
     "erf": ("NaN for infinities", is_infinite),
     "hard_silu": ("slope NaN at infinities: inf times 0", is_infinite),
@@ -47,8 +48,12 @@ EXPLAINED: dict[str, tuple[str, Callable[..., Any]]] = {
         "all of a tie goes to x1; infinities are NaN",
         lambda a, b: is_tie(a, b) | is_infinite(a, b),
     ),
+    "i0": ("NaN for infinities", is_infinite),
     "isclose": ("all is close to infinities but they", is_infinite),
     "logaddexp": ("all of a tie goes to x1", is_tie),
+    "logaddexp2": ("all of a tie goes to x1", lambda a, b: a == b),
+    "nextafter": ("computed in float64", is_infinite),
+    "sinc": ("the slope cancels near 0", lambda x: np.abs(x) < 1e-16),
     "selu": ("takes tiny negative numbers for positive", lambda x: np.abs(x) < 1e-16),
 }
 
@@ -90,7 +95,9 @@ def test_every_primitive_of_elements_is_among_them() -> None:
     primitives = {op.name for op in OPS.values() if op.kind == "pointwise"}
     names = {"is_finite": "isfinite", "remainder": "mod"}
     public = {names.get(name, name) for name in primitives}
-    assert public - {*compared(1), *compared(2)} == {"cast", "stop_gradient", "where"}
+    of_bits = set(bitwise.__all__)
+    others = public - {*compared(1), *compared(2)} - of_bits
+    assert others == {"cast", "stop_gradient", "where"}
 
 
 @pytest.mark.parametrize(("dtype", "relative"), [("float64", 1e-6), ("float32", 1e-4)])

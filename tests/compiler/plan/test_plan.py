@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from step_programs import program_of, step_of
 
+from ganglion import config
 from ganglion.compiler import reference
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.ir.table import OPS
+from ganglion.compiler.pipeline import Pass, Pipeline
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 
 
@@ -35,3 +37,21 @@ def test_every_recipe(name, kind):
         np.testing.assert_allclose(other[key], array, rtol=1e-4, atol=1e-5, err_msg=key)
     for key, array in expected.items():
         np.testing.assert_allclose(result[key], array, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("every_pass", [True, False])
+def test_forms_are_verified_when_finished_or_after_every_pass(every_pass):
+    verified = []
+    verifiers = {int: verified.append, str: verified.append}
+    passes = [
+        Pass("double", "", lambda stage: stage * 2),
+        Pass("same", "", lambda stage: stage),
+        Pass("grow", "", lambda stage: stage + 1),
+        Pass("write", "", str),
+        Pass("repeat", "", lambda stage: stage * 2),
+    ]
+    config.set_verify_passes(every_pass)
+    assert Pipeline(tuple(passes), verifiers).run(3) == "77"
+    assert verified == ([6, 7, "7", "77"] if every_pass else [7, "77"])
+    assert Pipeline(tuple(passes), verifiers).run(3, after="double") == 6
+    assert verified[-1] == 6

@@ -76,6 +76,16 @@ _DENSE = [
     ),
     case("Embedding", (2, 5), input_dim=11, output_dim=3, _classes=11),
     case("Embedding", (2, 5), input_dim=11, output_dim=3, mask_zero=True, _classes=4),
+    case(
+        "ReversibleEmbedding",
+        (2, 5),
+        input_dim=11,
+        output_dim=3,
+        tie_weights=False,
+        mask_zero=True,
+        logit_soft_cap=2.0,
+        _classes=4,
+    ),
     case("Masking", (3, 4, 2)),
     case("Masking", (3, 4, 1), mask_value=1.0),
     case("Activation", (3, 5), activation="gelu"),
@@ -190,6 +200,18 @@ _POOLS = [
     ),
 ]
 
+_ADAPTIVE = [
+    case(f"Adaptive{kind}Pooling{rank}D", shape, output_size=size)
+    for kind in ("Average", "Max")
+    for rank, shape, size in (
+        (1, STEPS, 3),
+        (1, STEPS, 4),
+        (2, IMAGE, (4, 7)),
+        (2, IMAGE, 5),
+        (3, VOLUME, (2, 3, 5)),
+    )
+]
+
 _NORMS = [
     case("BatchNormalization", (6, 5)),
     case("BatchNormalization", (6, 5), _training=True),
@@ -197,6 +219,17 @@ _NORMS = [
     case("BatchNormalization", IMAGE, axis=1, scale=False, _training=True),
     case("BatchNormalization", IMAGE, axis=2, center=False),
     case("BatchNormalization", (6, 5), center=False, scale=False, _training=True),
+    case("BatchNormalization", (6, 5), renorm=True, synchronized=True),
+    case("BatchNormalization", IMAGE, renorm=True, scale=False, _training=True),
+    case(
+        "BatchNormalization",
+        IMAGE,
+        axis=1,
+        renorm=True,
+        renorm_clipping={"rmax": 1.5, "rmin": 0.7, "dmax": 0.5},
+        renorm_momentum=0.8,
+        _training=True,
+    ),
     case("LayerNormalization", (3, 5)),
     case("LayerNormalization", (3, 4, 5), axis=[1, 2], center=False),
     case("LayerNormalization", (3, 4, 5), axis=1, scale=False, epsilon=0.1),
@@ -353,11 +386,36 @@ _SCALES = [
     case("CenterCrop", IMAGE, height=12, width=5),
 ]
 
+
+def channels_first(last: Case) -> Case:
+    """Return the same case with the channels in front of the other axes."""
+    shapes = [(rows, channels, *axes) for rows, *axes, channels in last.shapes]
+    arguments = last.arguments | {"data_format": "channels_first"}
+    return case(last.layer, *shapes, **arguments, _training=last.training)
+
+
+def is_channels_first(either: Case) -> bool:
+    """Return whether a case has its channels in front of the other axes."""
+    return either.arguments.get("data_format") == "channels_first"
+
+
+_WITHOUT_FORMAT = (
+    "Reshape", "Permute", "RepeatVector", "Cropping1D", "UpSampling1D",
+    "SpatialDropout1D",
+)  # fmt: skip
+_CHANNELS_FIRST = [
+    channels_first(last)
+    for last in (*_SHAPES, *_CONVOLUTIONS, *_POOLS, *_ADAPTIVE, *_NOISE)
+    if last.layer not in _WITHOUT_FORMAT and len(last.shapes[0]) > 2
+]
+
 CASES = [
     *_DENSE,
     *_SHAPES,
     *_CONVOLUTIONS,
     *_POOLS,
+    *_ADAPTIVE,
+    *_CHANNELS_FIRST,
     *_NORMS,
     *_MERGES,
     *_ATTENTION,
@@ -371,3 +429,17 @@ def random_weights(shapes: list[tuple[int, ...]], seed: int = 1) -> list[np.ndar
     """Draw positive weights: some of them are variances."""
     rng = np.random.default_rng(seed)
     return [rng.uniform(0.2, 1.2, shape).astype("float32") for shape in shapes]
+
+
+# Keras on TensorFlow computes these wrong without a GPU, unlike on JAX; they are
+# compared with channels last in test_channels_first.py.
+WRONG_CHANNELS_FIRST = {
+    ("Conv2D", (4, 2)), ("Conv3D", (2, 3, 2)), ("Conv3D", 2), ("DepthwiseConv2D", 3),
+    ("SeparableConv2D", 3),
+}  # fmt: skip
+
+
+def is_right_in_keras(case: Case) -> bool:
+    """Return whether Keras on TensorFlow computes a case as it says."""
+    what = (case.layer, case.arguments.get("kernel_size"))
+    return not is_channels_first(case) or what not in WRONG_CHANNELS_FIRST

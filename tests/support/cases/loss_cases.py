@@ -74,6 +74,8 @@ CASES = [
         class_numbers,
         reals,
     ),
+    ("CategoricalGeneralizedCrossEntropy", {}, class_numbers, probabilities),
+    ("CategoricalGeneralizedCrossEntropy", {"q": 0.8}, class_numbers, probabilities),
 ]
 NAMES = [f"{case[0]}-{number}" for number, case in enumerate(CASES)]
 SHAPES = [(6, CLASSES), (3, 5, CLASSES)]

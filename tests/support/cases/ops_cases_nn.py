@@ -190,5 +190,10 @@ for padding in ("valid", "same"):
     call("average_pool", IMAGES, 2, None, padding, by=None)
     call("average_pool", IMAGES, (3, 2), (2, 1), padding, by=None)
     call("average_pool", WAVES, 4, 3, padding, by=None)
+    first = {"padding": padding, "data_format": "channels_first"}
+    call("average_pool", np.moveaxis(IMAGES, -1, 1).copy(), 2, None, **first, by=None)
+for kind in ("average", "max"):
+    call(f"adaptive_{kind}_pool", IMAGES, (2, 3), by=None)
+    call(f"adaptive_{kind}_pool", WAVES, 4, by=None)
 call("where", B & C, U, P, by=np.where)
 call("maximum", M, U, by=np.maximum)

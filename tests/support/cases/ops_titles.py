@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import ops_cases_edges  # noqa: F401 (adds its calls to the table)
 import ops_cases_nn  # noqa: F401
+import ops_cases_numpy  # noqa: F401
 from ops_cases import Call
 
 from ganglion import tree

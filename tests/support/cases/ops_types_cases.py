@@ -27,12 +27,25 @@ ONE_ARRAY = [
     "zeros_like",
 ]  # fmt: skip
 
+ONE_ARRAY += [
+    "arccos", "arcsin", "arctan", "cbrt", "cumprod", "erfc", "erfinv", "i0", "isreal",
+    "nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanprod", "nanstd", "nanvar",
+    "prod", "signbit", "sinc",
+]  # fmt: skip
+ONE_ARRAY += ["argsort", "median", "nanmedian", "sort"]
+ONE_ARRAY += ["bitwise_invert", "bitwise_not"]
+
 TWO_ARRAYS = [
     "add", "allclose", "append", "divide", "divide_no_nan", "dot", "equal",
     "floor_divide", "greater", "greater_equal", "heaviside", "hypot", "inner",
     "isclose", "less", "less_equal", "logaddexp", "logical_and", "logical_or",
     "logical_xor", "matmul", "maximum", "minimum", "mod", "multiply", "not_equal",
     "outer", "power", "subtract", "tensordot", "true_divide", "vdot",
+]  # fmt: skip
+
+TWO_ARRAYS += [
+    "arctan2", "bitwise_and", "bitwise_or", "bitwise_xor", "fmax", "fmin", "fmod",
+    "gcd", "lcm", "ldexp", "left_shift", "logaddexp2", "nextafter", "right_shift",
 ]  # fmt: skip
 
 SCALARS = (True, 2, 2.0)
@@ -43,6 +56,11 @@ def _one(name: str) -> Call:
 
 
 OTHERS: dict[str, Call] = {
+    "quantile": lambda ops, x: ops.quantile(x, 0.5),
+    "nanquantile": lambda ops, x: ops.nanquantile(x, 0.5),
+    "isin": lambda ops, x: ops.isin(x, x),
+    "digitize": lambda ops, x: ops.digitize(x, np.array([0.0, 1.0], "float32")),
+    "searchsorted": lambda ops, x: ops.searchsorted(x[1], x[0]),
     "average weights": lambda ops, x: ops.average(x, weights=x),
     "argmax axis": lambda ops, x: ops.argmax(x, axis=1),
     "broadcast_to": lambda ops, x: ops.broadcast_to(x, (3, 2, 2)),

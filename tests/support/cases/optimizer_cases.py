@@ -17,6 +17,7 @@ NAMES = [
     "Ftrl",
     "Lamb",
     "Adafactor",
+    "Muon",
 ]
 SCHEDULES: dict[str, list[dict[str, Any]]] = {
     "ExponentialDecay": [
@@ -92,6 +93,9 @@ OWN_OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ),
     ("Lamb", {"learning_rate": 0.05}),
     ("Adafactor", {"learning_rate": 0.3, "relative_step": False}),
+    ("Muon", {"learning_rate": 0.05, "nesterov": False, "rms_rate": None}),
+    ("Muon", {"learning_rate": 0.05, "exclude_layers": ["kern"], "ns_steps": 3}),
+    ("Muon", {"learning_rate": 0.05, "weight_decay": None, "adam_lr_ratio": 0.5}),
 ]
 SHARED_OPTIONS: list[dict[str, Any]] = [
     {"weight_decay": 0.05},

@@ -33,7 +33,6 @@ METHODS_THAT_DIFFER: dict[str, str] = {
 _OLD_TABLE = "no **kwargs: they are `module_objects` and its kin of Keras 2"
 
 FUNCTIONS: dict[str, str] = {
-    "config.set_backend": "`name`: the module has a function `backend` of its own",
     "ops.einsum": "no **kwargs: they are options of one backend of Keras",
     "saving.deserialize_keras_object": _OLD_TABLE,
     "utils.deserialize_keras_object": _OLD_TABLE,

@@ -24,7 +24,10 @@ def small(name):
     layers = tuple(_shrunk(spec) for spec in recipe.layers)
     shape = (STEPS,) if recipe.takes_tokens else (STEPS, FEATURES)
     classes = LETTERS if recipe.takes_tokens else recipe.classes
-    recipe = replace(recipe, layers=layers, input_shape=shape, classes=classes)
+    labels = (STEPS,) if recipe.target_shape else ()
+    recipe = replace(
+        recipe, layers=layers, input_shape=shape, classes=classes, target_shape=labels
+    )
     model = recipes.build(recipe)
     return replace(recipe, name=f"small-{name}", parameters=model.count_params())
 

@@ -27,11 +27,12 @@ from ganglion.utils import (
     load_img,
     save_img,
 )  # fmt: skip
+from ganglion.utils.images import smart_resize
 
 __all__ = [
     "DirectoryIterator", "ImageDataGenerator", "Iterator", "NumpyArrayIterator",
     "apply_affine_transform", "apply_brightness_shift", "apply_channel_shift",
     "array_to_img", "image_dataset_from_directory", "img_to_array", "load_img",
     "random_brightness", "random_channel_shift", "random_rotation", "random_shear",
-    "random_shift", "random_zoom", "save_img",
+    "random_shift", "random_zoom", "save_img", "smart_resize",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import ops, random
+from ganglion import config, ops, random
 from ganglion.ops.sampling import FILL_MODES
 from ganglion.variables import read
 
@@ -30,7 +30,7 @@ class Draws(random.SeedGenerator):
         self._first = ops.multiply(ops.cast(batch, "uint32"), np.uint32(MOST))
         self._count = 0
 
-    def next(self) -> Any:
+    def next(self, ordered: bool = True) -> Any:
         if self._count == MOST:
             raise RuntimeError(f"A batch has {MOST} draws; this would be one more.")
         counter = ops.add(self._first, np.uint32(self._count))
@@ -40,10 +40,10 @@ class Draws(random.SeedGenerator):
 
 def check_settings(settings: dict[str, Any]) -> None:
     """Refuse settings that mean nothing here."""
-    if settings["data_format"] not in (None, "channels_last"):
+    if config.data_format_of(settings["data_format"]) != "channels_last":
         raise ValueError(
-            f"data_format={settings['data_format']!r} is not supported: put the "
-            "channels on the last axis and use 'channels_last'."
+            "data_format='channels_first' is not supported by ImageDataGenerator: put "
+            "the channels on the last axis and use 'channels_last'."
         )
     split = settings["validation_split"]
     if split and not 0 < split < 1:

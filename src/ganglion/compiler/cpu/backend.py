@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import accumulate
+from types import MappingProxyType
 
 import numpy as np
 
 from ganglion import config
-from ganglion.compiler import cache
-from ganglion.compiler.cpu import jit, pipeline, tuning
+from ganglion.compiler.cpu import code, jit, tuning
+from ganglion.compiler.cpu.host_calls import Callback
 from ganglion.compiler.cpu.pipeline import Record, build
-from ganglion.compiler.cpu.plan import CpuPlan, aligned, total_work
+from ganglion.compiler.cpu.plan import CpuPlan, aligned
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.kernels import Buffer
 from ganglion.system import forks
@@ -37,50 +38,24 @@ def compile(program: Program) -> CompiledProgram:  # noqa: A001 (the backends' v
         return CompiledProgram(build(program))
 
 
-def code_of(plan: CpuPlan) -> tuple[bytes, list[Record]]:
-    """Return a plan as machine code and calls, from the cache where it is known."""
-    try:
-        key, buffers = cache.digest_of(plan)
-    except TypeError:  # a kernel that cannot be written down is compiled each time
-        return _compiled(plan)
-    path = cache.path_of(jit.identity(jit.host()), key)
-    entry = cache.read(path)
-    if entry is not None:
-        return _unpacked(entry, buffers)
-    code, calls = _compiled(plan)
-    numbers = {buffer: number for number, buffer in enumerate(buffers)}
-    if all(buffer in numbers for call in calls for buffer in call.buffers):
-        cache.keep(path, _packed(code, calls, numbers))
-    return code, calls
-
-
-def _compiled(plan: CpuPlan) -> tuple[bytes, list[Record]]:
-    modules, calls = pipeline.emit(plan)
-    return jit.object_code(modules.values(), jit.host()), calls
-
-
-def _packed(code: bytes, calls: list[Record], numbers: dict[Buffer, int]) -> bytes:
-    rows = [
-        (call.function, [numbers[b] for b in call.buffers], call.parallel, call.grain)
-        for call in calls
-    ]
-    return json.dumps(rows).encode() + b"\n" + code
-
-
-def _unpacked(entry: bytes, buffers: list[Buffer]) -> tuple[bytes, list[Record]]:
-    head, _, code = entry.partition(b"\n")
-    calls = [
-        Record(name, tuple(buffers[n] for n in numbers), parallel, grain)
-        for name, numbers, parallel, grain in json.loads(head)
-    ]
-    return code, calls
-
-
 def free_memory() -> None:
     """Free the memory that programs share while none runs, and the code of old ones."""
     with forks.held_off():
         ARENAS.free()
+        code.forget()
         jit.dispose()
+
+
+def callbacks_of(
+    calls: Sequence[Record], errors: list[BaseException]
+) -> dict[Buffer, Callback]:
+    """Return the host calls of a step, callable from compiled code."""
+    return {
+        buffer: Callback(buffer.function, errors)
+        for call in calls
+        for buffer in call.buffers
+        if buffer.function is not None
+    }
 
 
 class CompiledProgram:
@@ -90,11 +65,13 @@ class CompiledProgram:
 
     def __init__(self, plan: CpuPlan) -> None:
         self.plan = plan
-        code, self._calls = code_of(plan)
-        self._library = jit.Library(code)
+        self._calls, self._functions = code.load(plan)
         ARENAS.announce(self, plan.arena)
         self._layouts: dict[int, Layout] = {}
-        self._estimates: dict[int, float] = {}
+        self._choices: dict[int, int] = {}  # of the most that may be used
+        # What host calls raise, and the addresses that compiled code calls them at.
+        self._host_errors: list[BaseException] = []
+        self._callbacks = callbacks_of(self._calls, self._host_errors)
         self._busy = threading.Lock()  # one table of pointers: one run at a time
         # For tests: a number of threads even where it does not pay, and an arena full
         # of NaN before each step, so that reads of unwritten memory show.
@@ -123,11 +100,29 @@ class CompiledProgram:
         if self._calls and steps > 0:
             running = forks.held_off()
             with running, self._busy, ARENAS.reserved(self.plan.arena) as arena:
+                before = {name: arrays[name].copy() for name in self._kept_state(state)}
                 self._run(arrays, results, steps, arena)
+                self._raise_host_error(arrays, before)
         for name, (array, copy) in copied.items():
             if name in state:
                 array[...] = copy
         return results
+
+    def _kept_state(self, state: Mapping[str, np.ndarray]) -> list[str]:
+        """Return the state to put back if a host call fails; without any, none."""
+        return list(state) if self._callbacks else []
+
+    def _raise_host_error(
+        self, arrays: Mapping[str, np.ndarray], before: Mapping[str, np.ndarray]
+    ) -> None:
+        """Raise what a host call has raised, with the state as it was before."""
+        if not self._host_errors:
+            return
+        error = self._host_errors[0]
+        self._host_errors.clear()
+        for name, array in before.items():
+            arrays[name][...] = array
+        raise error
 
     def _run(
         self,
@@ -156,7 +151,7 @@ class CompiledProgram:
                 if pool is not None:
                     layout = self._layout(threads)
                     layout.bind(arrays, arena)
-                    pool.run(layout.job(steps, pool.barrier, pool.spins))
+                    pool.run(layout.job(steps, pool.barrier, pool.spins), threads)
                     return
         layout = self._layout(1)
         layout.bind(arrays, arena)
@@ -166,21 +161,51 @@ class CompiledProgram:
         """Return how many threads pay: results are the same for any number."""
         if self.forced_threads:
             return self.forced_threads
-        alone = self._estimate(1)
-        if alone * steps < tuning.CPU.worth_waking:
+        if self._alone * steps < tuning.CPU.worth_waking:
             return 1
-        threads = config.threads()
-        most = tuning.CPU.shared_time * alone
-        return threads if threads > 1 and self._estimate(threads) < most else 1
+        most = config.threads()
+        return self._fastest(most) if most > 1 else 1
 
-    def _estimate(self, threads: int) -> float:
-        if threads not in self._estimates:
-            self._estimates[threads] = total_work(self.plan, threads)
-        return self._estimates[threads]
+    def _fastest(self, most: int) -> int:
+        """Return the number of threads beyond which more of them do not pay."""
+        from ganglion.compiler.cpu import machine
+
+        if most not in self._choices:
+            fastest, time = 1, self._alone
+            pays = tuning.CPU.shared_time
+            for count in machine.counts(most)[1:]:
+                if self._estimate(count, machine.barrier(count)) < pays * time:
+                    fastest = count
+                    time = self._estimate(count, machine.barrier(count))
+                    pays = tuning.CPU.more_threads
+            self._choices[most] = fastest
+        return self._choices[most]
+
+    @cached_property
+    def _alone(self) -> float:
+        """About how many nanoseconds a step takes on one thread."""
+        return self._estimate(1)
+
+    def _estimate(self, threads: int, barrier: float = 0.0) -> float:
+        """Return about how many nanoseconds a step takes on some threads."""
+        total = 0.0
+        plan = self.plan
+        for kernel, how, call in zip(
+            plan.kernels, plan.execution, self._calls, strict=True
+        ):
+            part = 1.0 if how.one_thread else largest_share(call, threads)
+            total += kernel.cost * part + barrier * how.barrier
+        return total
 
     def _layout(self, threads: int) -> Layout:
         if threads not in self._layouts:
-            new = Layout(self.plan, self._calls, self._library.address, threads)
+            new = Layout(
+                self.plan,
+                self._calls,
+                lambda name: self._functions[name].address,
+                threads,
+                self._callbacks,
+            )
             self._layouts[threads] = new
         return self._layouts[threads]
 
@@ -279,14 +304,23 @@ def share(parallel: int, grain: int, thread: int, threads: int) -> tuple[int, in
     return min(first * grain, parallel), min(last * grain, parallel)
 
 
+def largest_share(call: Record, threads: int) -> float:
+    """Return the part of a kernel that its busiest thread runs.
+
+    >>> [largest_share(Record("f", (), 1000, 100), threads) for threads in (4, 16)]
+    [0.3, 0.1]
+    """
+    blocks = -(-call.parallel // call.grain)
+    return -(-blocks // threads) / blocks
+
+
 def _slices(call: Record) -> int:
     """Return how many slices threads may take a kernel in: none of them is empty.
 
     >>> _slices(Record("f", (), 1000, 64)), _slices(Record("f", (), 17, 1))
     (16, 9)
     """
-    blocks = -(-call.parallel // call.grain)
-    return -(-blocks // -(-blocks // tuning.CPU.kernel_slices))
+    return -(-call.grains // -(-call.grains // tuning.CPU.kernel_slices))
 
 
 class Layout:
@@ -298,12 +332,18 @@ class Layout:
         calls: Sequence[Record],
         address: Callable[[str], int],
         threads: int,
+        callbacks: Mapping[Buffer, Callback] = MappingProxyType({}),
     ) -> None:
         self._plan, self._calls, self._threads = plan, calls, threads
-        slots = [buffer for call in calls for buffer in call.buffers]
+        # Whose address a slot holds; None where it holds the value of a parameter.
+        slots = [
+            buffer
+            for call in calls
+            for buffer in (*call.buffers, *(None for _ in call.parameters))
+        ]
         width = -(-max(len(slots), 1) // _LINE) * _LINE + _LINE
         self._pointers = np.zeros((threads, width), np.int64)
-        counts = (len(call.buffers) for call in calls)
+        counts = (len(call.buffers) + len(call.parameters) for call in calls)
         self._first_slot = list(accumulate(counts, initial=0))
         self._segments = plan.segment_of()
         self._slices = [
@@ -311,18 +351,26 @@ class Layout:
             for segment, call in zip(self._segments, calls, strict=True)
         ]
         self._ranges = self._slice_ranges()
+        for first, call in zip(self._first_slot, calls, strict=False):
+            start = first + len(call.buffers)
+            end = start + len(call.parameters)
+            self._pointers[:, start:end] = call.parameters
         self._constants: list[np.ndarray] = []  # keeps them alive
         columns: dict[str, list[int]] = {}
         for column, buffer in enumerate(slots):
+            if buffer is None:
+                continue
             if buffer.kind == "constant":
                 self._constants.append(np.ascontiguousarray(buffer.array))
                 self._pointers[:, column] = self._constants[-1].ctypes.data
+            elif buffer.kind == "host":
+                self._pointers[:, column] = callbacks[buffer].address
             elif buffer.kind != "arena":
                 columns.setdefault(buffer.name, []).append(column)
         self._columns = {name: np.array(slot) for name, slot in columns.items()}
         self._bound: dict[str, int] = {}
         self._results = [name for name in columns if name in plan.results]
-        self._in_arena = [n for n, b in enumerate(slots) if b.kind == "arena"]
+        self._in_arena = [n for n, b in enumerate(slots) if b and b.kind == "arena"]
         offsets = [self._arena_offsets(thread) for thread in range(threads)]
         self._offsets = np.array(offsets, np.int64)
         self._arena = 0
@@ -340,13 +388,13 @@ class Layout:
         for number, call in enumerate(self._calls):
             private = self._plan.kernels[number].private()
             part = thread  # of private buffers: no two threads use the same
-            if self._threads > call.parallel:
-                part, _ = self._range(number, thread)
+            if self._threads > call.grains:
+                part = self._range(number, thread)[0] // call.grain
             for buffer in call.buffers:
                 if buffer.kind == "arena":
                     start = self._plan.offsets[buffer.root]
                     if buffer in private:
-                        start += part * buffer.nbytes // call.parallel
+                        start += part * buffer.nbytes // call.grains
                     offsets.append(start)
         return offsets
 
@@ -402,8 +450,7 @@ class Layout:
         if run.start in self._ranges:
             for number in run:
                 call, segment = self._calls[number], self._segments[number]
-                blocks = -(-call.parallel // call.grain)
-                size = -(-blocks // slices) * call.grain
+                size = -(-call.grains // slices) * call.grain
                 if segment:
                     size = segment.each(call.parallel)
                 yield number, call.parallel, size
@@ -439,7 +486,7 @@ class Layout:
             if self._threads == 1 and written.isdisjoint(self._plan.tile_local):
                 continue
             private = any(
-                kernel.private() and self._threads > self._calls[number].parallel
+                kernel.private() and self._threads > self._calls[number].grains
                 for number, kernel in zip(run, kernels, strict=True)
             )
             cost = sum(kernel.cost for kernel in kernels)
@@ -452,13 +499,13 @@ class Layout:
             ranges_of[run.start] = ranges
         return ranges_of
 
-    def _cursors(self, slots: Sequence[Buffer], thread: int) -> np.ndarray:
+    def _cursors(self, slots: Sequence[Buffer | None], thread: int) -> np.ndarray:
         """Return the pointers that move on after each step, and by how much."""
         start = int(self._pointers[thread].ctypes.data)
         cursors = [
             (start + 8 * column, buffer.nbytes)
             for column, buffer in enumerate(slots)
-            if buffer.kind == "result"
+            if buffer and buffer.kind == "result"
         ]
         return np.array(cursors, np.int64).reshape(-1, 2)
 

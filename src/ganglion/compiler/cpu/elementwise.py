@@ -4,14 +4,32 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
-from typing import TypeGuard
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
-from ganglion.compiler.cpu.emitter import Emitted, Emitter, Range, shared_ranges
-from ganglion.compiler.cpu.text import F64, I64, WIDTH, Val, vector_widths
+from ganglion.compiler.cpu.emitter import (
+    Emitted,
+    Emitter,
+    Range,
+    shared_ranges,
+    varies,
+)
+from ganglion.compiler.cpu.text import (
+    BOOL,
+    F32,
+    F64,
+    I64,
+    WIDTH,
+    Position,
+    Val,
+    is_known,
+    vector_widths,
+)
 from ganglion.compiler.cpu.tuning import CPU
+from ganglion.compiler.plan.expressions import FUNCTIONS
 from ganglion.compiler.plan.kernels import (
     Apply,
     Expr,
@@ -30,68 +48,162 @@ def _in_rows(expr: Expr) -> TypeGuard[Load]:
     return isinstance(expr, Load) and expr.view.buffer.nbytes > least
 
 
-class LoopText:
-    """A loop kernel under construction."""
+# Functions that are long chains of instructions of vectors, without a branch.
+_CHAINS = FUNCTIONS - {"divide", "sqrt", "sin", "cos"}
 
-    def __init__(self, kernel: Loop) -> None:
-        self.kernel, self.emitter = kernel, Emitter()
+
+def _is_chain(expr: Expr) -> bool:
+    return isinstance(expr, Apply) and expr.op in _CHAINS and expr.dtype == F32
+
+
+def prefetched_rows(kernel: Loop) -> dict[View, int]:
+    """Return the views that walk through several rows of an array at once.
+
+    Each row is a page or so, beyond which the processor does not prefetch by itself:
+    the row below, so many elements farther on, is prefetched.
+    """
+    views = {expr.view for expr in kernel.every_expr if _in_rows(expr)}
+    if not views:
+        return {}
+    taps = Counter((view.buffer, view.strides) for view in views)
+    window = kernel.how == "max" and len(kernel.outer) > 1
+    rows = {}
+    for view in views:
+        least = CPU.page_bytes // 2 / view.buffer.dtype.itemsize
+        steps = [stride for stride in view.strides if stride >= least]
+        if steps and (window or taps[view.buffer, view.strides] > 1):
+            rows[view] = min(steps)
+    return rows
+
+
+class Facts(NamedTuple):
+    """What the text of a loop depends on besides sizes that may be parameters."""
+
+    transposes: bool  # it does nothing but exchange rows and columns, of many vectors
+    is_narrow: bool  # its sums are so short that they are added up in their own type
+    fits_vector: bool  # all that it looks for the largest of does
+    prefetched: Mapping[View, int]
+
+    @staticmethod
+    def of(kernel: Loop) -> Facts:
+        """Return the facts of a loop whose sizes are known."""
+        shape = kernel.shape
+        count = math.prod(shape[len(kernel.outer) :])
+        return Facts(
+            _transposes(kernel),
+            kernel.how == "sum" and count <= CPU.narrow_sum,
+            kernel.how == "argmax" and 1 < shape[-1] <= WIDTH,
+            prefetched_rows(kernel),
+        )
+
+
+def _transposes(kernel: Loop) -> bool:
+    (expr, target), *more = kernel.outputs
+    if kernel.adds or kernel.reduced or more or not isinstance(expr, Load):
+        return False
+    if len(kernel.shape) != 2 or min(kernel.shape) < WIDTH:
+        return False
+    return target.strides[1] == 1 and expr.view.strides[0] == 1
+
+
+def suits_lanes(kernel: Loop) -> bool:
+    """Return whether lanes of a reduction are neighbours along the last outer axis.
+
+    They are if its results, and what it reads, lie side by side there.
+    """
+    axis = len(kernel.outer) - 1
+    if axis < 0 or any(view.strides[axis] != 1 for _, view in kernel.outputs):
+        return False
+    size = kernel.shape[axis]
+    if is_known(size) and size < CPU.lanes_worth_filling:  # parameters are larger
+        return False
+    return not any(
+        _is_gathered(expr, axis) or isinstance(expr, (Uniform, Shuffled))
+        for expr in kernel.every_expr
+    )
+
+
+def _is_gathered(expr: Expr, axis: int) -> bool:
+    """Return whether lanes along an axis are loaded one by one."""
+    if isinstance(expr, Load):
+        return expr.view.strides[axis] not in (0, 1)
+    if isinstance(expr, Indirect):
+        return expr.within[axis] not in (0, 1) or varies(expr.row, axis)
+    return False
+
+
+# Instructions that fail for a zero, which lanes beyond the end of an axis have.
+_QUOTIENTS = {"divide", "remainder"}
+
+
+def fails_at_zero(expr: Expr) -> bool:
+    """Return whether an expression divides whole numbers."""
+    is_quotient = isinstance(expr, Apply) and expr.op in _QUOTIENTS
+    return is_quotient and expr.dtype.kind != "f"
+
+
+class LoopText:
+    """A loop kernel under construction; its sizes may be parameters."""
+
+    def __init__(
+        self, kernel: Loop, facts: Facts | None = None, parameters: int = 0
+    ) -> None:
+        self.kernel, self.emitter = kernel, Emitter(parameters)
         self.text, self.maths = self.emitter.text, self.emitter.maths
         self.exprs, self.views = kernel.exprs, [view for _, view in kernel.outputs]
-        self.emitter.prefetched = self._prefetched()
-
-    def _prefetched(self) -> dict[View, int]:
-        """Return the views that walk through several rows of an array at once.
-
-        Each row is a page or so, beyond which the processor does not prefetch by
-        itself: the row below is prefetched.
-        """
-        kernel = self.kernel
-        views = {expr.view for expr in walk(*self.exprs) if _in_rows(expr)}
-        taps = Counter((view.buffer, view.strides) for view in views)
-        window = kernel.how == "max" and len(kernel.outer) > 1
-        rows = {}
-        for view in views:
-            least = CPU.page_bytes // 2 / view.buffer.dtype.itemsize
-            steps = [stride for stride in view.strides if stride >= least]
-            if steps and (window or taps[view.buffer, view.strides] > 1):
-                rows[view] = min(steps)
-        return rows
+        self.facts = facts or Facts.of(kernel)
+        self.emitter.prefetched = dict(self.facts.prefetched)
+        self._can_mask = not any(map(fails_at_zero, walk(*self.exprs)))
 
     def emit(self) -> Emitted:
         """Emit the loops."""
         if self.kernel.reduced:
             return self._reduction()
         if not self.kernel.shape:
-            self._store([], 0, 1)
+            self._store([[]], 0, 1)
             return self.emitter.emitted(1)
-        return self._transpose() if self._transposes() else self._map()
+        return self._transpose() if self.facts.transposes else self._map()
 
     # ---- maps ----------------------------------------------------------------------
 
-    def _store(self, at: list[str], vector: int, width: int) -> None:
-        values = self.emitter.expressions(self.exprs, at, vector, width)
-        for value, view in zip(values, self.views, strict=True):
-            if self.kernel.adds:
-                old = self.emitter.load_view(view, at, vector, width)
-                value = self.maths.add(old, value)
-            self.emitter.store_view(value, view, at, vector, width)
+    def _store(self, points: list[list[str]], vector: int, width: int) -> None:
+        computed = self.emitter.side_by_side(self.exprs, points, vector, width)
+        for at, values in zip(points, computed, strict=True):
+            for value, view in zip(values, self.views, strict=True):
+                if self.kernel.adds:
+                    old = self.emitter.load_view(view, at, vector, width)
+                    value = self.maths.add(old, value)
+                self.emitter.store_view(value, view, at, vector, width)
 
     def _map(self) -> Emitted:
         kernel, parallel = self.kernel, self.kernel.shape[0]
         ranges = shared_ranges(kernel.shape)
         last = len(ranges) - 1
         repeats = kernel.adds and self.views[0].strides[last] == 0
+        waits = not kernel.adds and any(map(_is_chain, walk(*self.exprs)))
+        together = CPU.chains if waits else 1
+        exprs, can_mask = kernel.every_expr, self._can_mask
+        can_mask = can_mask and all(view.strides[last] == 1 for view in self.views)
+        masked = can_mask and not any(_is_gathered(expr, last) for expr in exprs)
+        draws = any(isinstance(expr, (Uniform, Shuffled)) for expr in exprs)
+        once = can_mask and draws and not is_known(ranges[last][1])
 
         def row(at: list[str]) -> None:
             if repeats:
                 self.emitter.nest(
-                    ranges[last:], lambda inner: self._store([*at, *inner], last, 1)
+                    ranges[last:], lambda inner: self._store([[*at, *inner]], last, 1)
                 )
                 return
-            self.emitter.in_vectors(
-                *ranges[last],
-                lambda index, width: self._store([*at, index], last, width),
-            )
+
+            def store(index: str, width: int) -> None:
+                starts = range(0, width, WIDTH)
+                points = [[*at, self.text.add(index, start)] for start in starts]
+                self._store(points, last, min(width, WIDTH))
+
+            if once:
+                self.emitter.in_masked_vectors(*ranges[last], store)
+            else:
+                self.emitter.in_vectors(*ranges[last], store, together, masked)
 
         self.emitter.nest(ranges[:last], row)
         grain = 1
@@ -99,22 +211,13 @@ class LoopText:
             grain = parallel if kernel.adds else CPU.map_grain
         return self.emitter.emitted(parallel, grain)
 
-    def _transposes(self) -> bool:
-        """Return whether a loop does nothing but exchange rows and columns."""
-        (expr, *more), kernel = self.exprs, self.kernel
-        if kernel.adds or more or not isinstance(expr, Load):
-            return False
-        if len(kernel.shape) != 2 or min(kernel.shape) < WIDTH:
-            return False
-        return self.views[0].strides[1] == 1 and expr.view.strides[0] == 1
-
     def _transpose(self) -> Emitted:
         """Exchange rows and columns, a square of vectors at a time."""
         (expr,), (target,) = self.exprs, self.views
         emitter, text = self.emitter, self.text
         assert isinstance(expr, Load)
         source, (rows, columns) = expr.view, self.kernel.shape
-        across = columns // WIDTH * WIDTH
+        across = text.rounded_down(columns, WIDTH)
 
         def square(row: str, column: str) -> None:
             vectors = []
@@ -129,7 +232,7 @@ class LoopText:
             emitter.store_view(emitter.load_view(source, at, 1, 1), target, at, 1, 1)
 
         count = text.let("sub nsw i64 %hi, %lo")
-        down = text.add("%lo", text.let(f"and i64 {count}, {-WIDTH}"))
+        down = text.add("%lo", text.rounded_down(count, WIDTH))
 
         def block(row: str) -> None:
             text.each(0, across, WIDTH, lambda column: square(row, column))
@@ -147,7 +250,7 @@ class LoopText:
     def _reduction(self) -> Emitted:
         kernel = self.kernel
         ranges = shared_ranges(kernel.outer)
-        across = bool(ranges) and self._suits_lanes(len(ranges) - 1)
+        across = suits_lanes(kernel)
         if kernel.how == "argmax":
             self.emitter.nest(ranges, self._argmax)
         elif across:
@@ -156,17 +259,6 @@ class LoopText:
             self.emitter.nest(ranges, self._reduce_along)
         grain = WIDTH if across and len(ranges) == 1 else 1
         return self.emitter.emitted(kernel.outer[0] if ranges else 1, grain)
-
-    def _suits_lanes(self, axis: int) -> bool:
-        """Return whether neighbours along an axis of the result lie side by side."""
-        if self.kernel.shape[axis] < 8 or any(v.strides[axis] != 1 for v in self.views):
-            return False
-        for expr in walk(*self.exprs):
-            if isinstance(expr, Load) and expr.view.strides[axis] not in (0, 1):
-                return False
-            if isinstance(expr, (Indirect, Uniform, Shuffled)):
-                return False
-        return True
 
     def _firsts(self, width: int, narrow: bool = False) -> list[Val]:
         """Return what each total starts from.
@@ -219,15 +311,18 @@ class LoopText:
         """Lanes are neighbouring results; each adds up its own column."""
         axis = len(ranges) - 1
         size = self.kernel.shape[axis]
+        count = max(1, CPU.column_accumulators // len(self.views))
+        count = 1 << (count.bit_length() - 1)  # what is run together is a power of two
 
         def row(at: list[str]) -> None:
-            if axis == 0:  # the range of columns is known only when it runs
+            if axis == 0 or not is_known(size):
                 self.emitter.in_vectors(
                     *ranges[axis],
-                    lambda index, width: self._columns(at, index, [width]),
+                    lambda index, width: self._columns(at, index, vector_widths(width)),
+                    together=1 if axis == 0 else count,
+                    masked=self._can_mask,
                 )
                 return
-            count = max(1, CPU.column_accumulators // len(self.views))
             panel = count * WIDTH
             middle = 0 if -(-size // WIDTH) <= count else size // panel * panel
             self.text.each(
@@ -272,11 +367,10 @@ class LoopText:
         """
         kernel, text, run = self.kernel, self.text, CPU.narrow_sum
         reduced = range(len(kernel.outer), len(kernel.shape))
-        count = math.prod(kernel.shape[axis] for axis in reduced)
-        if kernel.how != "sum" or count <= run:
+        if kernel.how != "sum" or self.facts.is_narrow:
             return self._nested(reduced, [], firsts(True), add_up)
         size = kernel.shape[reduced[-1]]
-        middle = size // run * run
+        middle = text.rounded_down(size, run)
 
         def runs(inner: list[str], totals: list[Val]) -> list[Val]:
             def add_run(start: str, stop: str, totals: list[Val]) -> list[Val]:
@@ -296,7 +390,7 @@ class LoopText:
                 totals,
                 lambda start, carried: add_run(start, text.add(start, run), carried),
             )
-            return add_run(str(middle), str(size), totals) if middle < size else totals
+            return add_run(str(middle), str(size), totals) if middle != size else totals
 
         return self._nested(reduced[:-1], [], firsts(False), runs)
 
@@ -320,45 +414,82 @@ class LoopText:
 
     def _reduce_along(self, at: list[str]) -> None:
         """Lanes are neighbours along the last reduced axis, joined at the end."""
-        kernel, outer = self.kernel, len(self.kernel.outer)
-        last = len(kernel.shape) - 1
-        size = kernel.shape[last]
+        size = self.kernel.shape[-1]
+        if not is_known(size):
+            self._finish(self._along_unknown(at, str(size)), at, 1)
+            return
         middle, rest = size // WIDTH * WIDTH, size % WIDTH
-        narrow = math.prod(kernel.shape[outer:]) <= CPU.narrow_sum
-
-        def through(start: int, stop: int, width: int) -> list[Val]:
-            def vectors(here: list[str], totals: list[Val]) -> list[Val]:
-                return self.text.carry(
-                    start,
-                    stop,
-                    width,
-                    totals,
-                    lambda index, now: self._joined_at([*here, index], last, now),
-                )
-
-            firsts = self._firsts(width, narrow)
-            totals = self._nested(range(outer, last), at, firsts, vectors)
-            return [self._fold(total) for total in totals]
-
-        parts = [through(0, middle, WIDTH)] if middle else []
-        parts += [through(middle, size, rest)] if rest else []
+        parts = [self._through(at, 0, middle, WIDTH)] if middle else []
+        parts += [self._through(at, middle, size, rest)] if rest else []
         totals, *more = parts or [self._firsts(1)]  # there may be nothing to reduce
         for other in more:
             totals = list(map(self._joined, totals, other))
         self._finish(totals, at, 1)
 
+    def _through(
+        self, at: list[str], start: Position, stop: Position, width: int
+    ) -> list[Val]:
+        """Join the elements of a part of the last axis, of some lanes."""
+        last = len(self.kernel.shape) - 1
+
+        def vectors(here: list[str], totals: list[Val]) -> list[Val]:
+            return self.text.carry(
+                start,
+                stop,
+                width,
+                totals,
+                lambda index, now: self._joined_at([*here, index], last, now),
+            )
+
+        firsts = self._firsts(width, self.facts.is_narrow)
+        reduced = range(len(self.kernel.outer), last)
+        totals = self._nested(reduced, at, firsts, vectors)
+        return [self._fold(total) for total in totals]
+
+    def _along_unknown(self, at: list[str], size: str) -> list[Val]:
+        """Join the elements of an axis whose length is a parameter.
+
+        A part without elements is left out of the total, as if it were not there.
+        """
+        text, maths = self.text, self.maths
+        middle = text.rounded_down(size, WIDTH)
+        count = text.let(f"and i64 {size}, {WIDTH - 1}")
+        full = self._through(at, 0, middle, WIDTH)
+        some = text.let(f"icmp ne i64 {count}, 0")
+        once = text.let(f"zext i1 {some} to i64")
+        only = Val(text.let(f"icmp eq i64 {middle}, 0"), BOOL, 1)
+
+        def joined(_: str, totals: list[Val]) -> list[Val]:
+            parts = self.emitter.in_tail(
+                count, lambda: self._through(at, middle, size, WIDTH)
+            )
+            return [
+                maths.select(only, part, self._joined(total, part))
+                for total, part in zip(totals, parts, strict=True)
+            ]
+
+        return text.carry(0, once, 1, full, joined)
+
     def _fold(self, vector: Val, how: str = "") -> Val:
         """Join the lanes of a vector, halves first: always in the same order."""
-        maths, size = self.maths, 1 << (vector.width - 1).bit_length()
+        maths, tail = self.maths, self.emitter.tail
+        size = 1 << (vector.width - 1).bit_length()
+        filler = maths.constant(
+            _identity(how or self.kernel.how, vector.dtype), vector.dtype, vector.width
+        )
         if size > vector.width:
-            first = _identity(how or self.kernel.how, vector.dtype)
-            filler = maths.constant(first, vector.dtype, vector.width)
             vector = maths.picked(vector, filler, range(size))
+        if tail:
+            live = Val(tail.mask, BOOL, vector.width)
+            vector = maths.select(live, vector, filler)
         while vector.width > 1:
             half = vector.width // 2
             low = maths.picked(vector, vector, range(half))
             high = maths.picked(vector, vector, range(half, 2 * half))
             vector = self._joined(low, high, how)
+            if tail:  # a half without any lane is not there
+                there = self.text.let(f"icmp ugt i64 {tail.size}, {half}")
+                vector = maths.select(Val(there, BOOL, 1), vector, low)
         return vector
 
     # ---- the index of the largest --------------------------------------------------
@@ -367,8 +498,13 @@ class LoopText:
         """Find the first largest element; NaN counts as largest, as in NumPy."""
         maths, (expr,), axis = self.maths, self.exprs, len(self.kernel.shape) - 1
         dtype, size = expr.dtype, self.kernel.shape[axis]
-        if dtype.kind == "f" and 1 < size <= WIDTH:
-            self._finish([self._argmax_of_vector(expr, at)], at, 1)
+        if dtype.kind == "f" and self.facts.fits_vector:
+            find = partial(self._argmax_of_vector, expr, at)
+            if is_known(size):
+                largest = find(size)
+            else:
+                largest = self.emitter.in_tail(str(size), partial(find, WIDTH))
+            self._finish([largest], at, 1)
             return
         first = self.emitter.expression(expr, [*at, "0"], axis, 1)
 
@@ -390,15 +526,17 @@ class LoopText:
         _, index = self.text.carry(1, size, 1, firsts, step)
         self._finish([index], at, 1)
 
-    def _argmax_of_vector(self, expr: Expr, at: list[str]) -> Val:
+    def _argmax_of_vector(self, expr: Expr, at: list[str], size: int) -> Val:
         """Find the first largest of elements that fit one vector."""
-        maths, text = self.maths, self.text
-        axis, size = len(self.kernel.shape) - 1, self.kernel.shape[-1]
+        maths, text, axis = self.maths, self.text, len(self.kernel.shape) - 1
         values = self.emitter.expression(expr, [*at, "0"], axis, size)
         largest = maths.splat(self._fold(values, "max"), size)
         equal = maths.compare("fcmp oeq", values, largest)
         unknown = maths.compare("fcmp uno", values, values)
         hits = maths.binary("or", equal, unknown)
+        if self.emitter.tail:
+            live = Val(self.emitter.tail.mask, BOOL, size)
+            hits = maths.binary("and", hits, live)
         bits = text.let(f"bitcast {hits.type} {hits.name} to i{size}")
         wide = text.let(f"zext i{size} {bits} to i64")
         text.declare("declare i64 @llvm.cttz.i64(i64, i1)")

@@ -5,21 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from ganglion.compiler.cpu import functions
 from ganglion.compiler.cpu.text import (
     BOOL,
+    I32,
     I64,
     WIDTH,
     Maths,
+    Parameter,
     Position,
     Text,
     Val,
+    is_known,
     lanes,
+    llvm_type,
     memory_type,
+    suffix,
 )
+from ganglion.compiler.ir.shaping import is_float
 from ganglion.compiler.plan.kernels import (
     Apply,
     Buffer,
@@ -35,6 +43,8 @@ from ganglion.compiler.plan.kernels import (
 )
 
 Range = tuple[Position, Position]
+Result = TypeVar("Result")
+INVARIANT = "!invariant.load !0"  # nothing that runs meanwhile changes what is loaded
 
 
 def shared_ranges(shape: Sequence[int]) -> list[Range]:
@@ -55,16 +65,28 @@ class Emitted:
     helpers: frozenset[str] = frozenset()  # definitions of functions that it calls
 
 
-class Emitter:
-    """A kernel under construction: its function, and the buffers it is called with."""
+class Tail(NamedTuple):
+    """What is left of an axis: how many lanes of its only vector, and which."""
 
-    def __init__(self) -> None:
+    size: str
+    mask: str
+
+
+class Emitter:
+    """A kernel under construction: its function, and what it is called with.
+
+    Its arguments are the addresses of buffers, then the values of parameters.
+    """
+
+    def __init__(self, parameters: int = 0) -> None:
         self.text = Text("kernel", "ptr noalias %args, i64 %lo, i64 %hi")
         self.maths = Maths(self.text)
         self.buffers: list[Buffer] = []
         self._bases: dict[Buffer, str] = {}
         # Views to prefetch, and how many elements farther on.
         self.prefetched: dict[View, int] = {}
+        self._parameters = parameters
+        self.tail: Tail | None = None  # while a vector has lanes beyond the end
 
     def base(self, buffer: Buffer) -> str:
         """Return the address of a buffer; loaded at the top of the function."""
@@ -85,6 +107,12 @@ class Emitter:
 
     def emitted(self, parallel: int, grain: int = 1) -> Emitted:
         """End the function."""
+        for number in range(self._parameters):
+            slot, at = f"%p{number}.at", len(self.buffers) + number
+            self.text.prelude += [
+                f"  {slot} = getelementptr inbounds i64, ptr %args, i64 {at}",
+                f"  %p{number} = load i64, ptr {slot}, align 8",
+            ]
         text, declared = self.text.finish(), frozenset(self.text.declared)
         return Emitted(text, declared, tuple(self.buffers), parallel, grain)
 
@@ -93,7 +121,10 @@ class Emitter:
     def load(self, address: str, dtype: np.dtype, width: int) -> Val:
         """Load neighbouring elements."""
         kind = lanes(memory_type(dtype), width)
-        name = self.text.let(f"load {kind}, ptr {address}, align {dtype.itemsize}")
+        if self.tail and width == WIDTH:
+            name = self._masked_load(address, memory_type(dtype), dtype.itemsize)
+        else:
+            name = self.text.let(f"load {kind}, ptr {address}, align {dtype.itemsize}")
         if dtype == BOOL:
             zero = "0" if width == 1 else "zeroinitializer"
             name = self.text.let(f"icmp ne {kind} {name}, {zero}")
@@ -106,7 +137,51 @@ class Emitter:
             kind = lanes("i8", value.width)
             name = self.text.let(f"zext {value.type} {name} to {kind}")
         align = value.dtype.itemsize
-        self.text.do(f"store {kind} {name}, ptr {address}, align {align}")
+        if self.tail and value.width == WIDTH:
+            self._masked_store(name, address, memory_type(value.dtype), align)
+        else:
+            self.text.do(f"store {kind} {name}, ptr {address}, align {align}")
+
+    def _masked_load(self, address: str, element: str, align: int) -> str:
+        """Load the lanes before the end; the others are zero."""
+        assert self.tail
+        kind, mask = lanes(element, WIDTH), lanes("i1", WIDTH)
+        function = f"llvm.masked.load.{suffix(element, WIDTH)}.p0"
+        self.text.declare(f"declare {kind} @{function}(ptr, i32, {mask}, {kind})")
+        return self.text.let(
+            f"call {kind} @{function}(ptr {address}, i32 {align}, "
+            f"{mask} {self.tail.mask}, {kind} zeroinitializer)"
+        )
+
+    def _masked_store(self, name: str, address: str, element: str, align: int) -> None:
+        assert self.tail
+        kind, mask = lanes(element, WIDTH), lanes("i1", WIDTH)
+        function = f"llvm.masked.store.{suffix(element, WIDTH)}.p0"
+        self.text.declare(f"declare void @{function}({kind}, ptr, i32, {mask})")
+        self.text.do(
+            f"call void @{function}({kind} {name}, ptr {address}, i32 {align}, "
+            f"{mask} {self.tail.mask})"
+        )
+
+    def in_tail(self, count: str, body: Callable[[], Result]) -> Result:
+        """Emit a body for the first lanes of vectors, at least one."""
+        text, short = self.text, lanes("i32", WIDTH)
+        narrow = Val(text.let(f"trunc i64 {count} to i32"), I32, 1)
+        numbers = ", ".join(f"i32 {lane}" for lane in range(WIDTH))
+        limit = self.maths.splat(narrow, WIDTH).name
+        mask = text.let(f"icmp ult {short} <{numbers}>, {limit}")
+        self.tail = Tail(count, mask)
+        result = body()
+        self.tail = None
+        return result
+
+    def _lane_offset(self, lane: int, step: int, width: int) -> str:
+        """Return how far a lane lies from the first; one beyond the end, nowhere."""
+        offset = self.text.times(str(lane), step)
+        if lane == 0 or not self.tail or width != WIDTH:
+            return offset
+        inside = self.text.let(f"icmp ugt i64 {self.tail.size}, {lane}")
+        return self.text.let(f"select i1 {inside}, i64 {offset}, i64 0")
 
     def load_view(self, view: View, at: list[str], vector: int, width: int) -> Val:
         """Load a view at some indices; `vector` is the axis that lanes run along."""
@@ -135,7 +210,8 @@ class Emitter:
             return self.maths.splat(scalar, width)
         scalars = []
         for lane in range(width):
-            address = self.address(buffer, self.text.add(index, lane * step))
+            offset = self._lane_offset(lane, step, width)
+            address = self.address(buffer, self.text.add(index, offset))
             scalars.append(self.load(address, buffer.dtype, 1))
         return self.maths.gathered(scalars)
 
@@ -149,7 +225,8 @@ class Emitter:
             self.store(value, self.address(view.buffer, index))
             return
         for lane in range(width):
-            offset = self.text.add(index, lane * view.strides[vector])
+            step = self.text.times(str(lane), view.strides[vector])
+            offset = self.text.add(index, step)
             scalar = self.maths.lane(value, lane)
             self.store(scalar, self.address(view.buffer, offset))
 
@@ -163,17 +240,28 @@ class Emitter:
         self, exprs: list[Expr], at: list[str], vector: int, width: int
     ) -> list[Val]:
         """Emit expressions that share what they have in common."""
-        known: dict[int, Val] = {}
-        loaded: dict[View, Val] = {}
+        return self.side_by_side(exprs, [at], vector, width)[0]
+
+    def side_by_side(
+        self, exprs: list[Expr], points: list[list[str]], vector: int, width: int
+    ) -> list[list[Val]]:
+        """Emit expressions at several points, op by op.
+
+        A function is a long chain of instructions, each of which waits for the one
+        before: several chains at once keep a processor busy.
+        """
+        known: list[dict[int, Val]] = [{} for _ in points]
+        loaded: list[dict[View, Val]] = [{} for _ in points]
         for expr in walk(*exprs):
-            if isinstance(expr, Load):
-                if expr.view not in loaded:
-                    value = self.load_view(expr.view, at, vector, width)
-                    loaded[expr.view] = value
-                known[id(expr)] = loaded[expr.view]
-            else:
-                known[id(expr)] = self._operation(expr, at, vector, width, known)
-        return [known[id(expr)] for expr in exprs]
+            for at, values, loads in zip(points, known, loaded, strict=True):
+                if isinstance(expr, Load):
+                    if expr.view not in loads:
+                        loads[expr.view] = self.load_view(expr.view, at, vector, width)
+                    values[id(expr)] = loads[expr.view]
+                else:
+                    value = self._operation(expr, at, vector, width, values)
+                    values[id(expr)] = value
+        return [[values[id(expr)] for expr in exprs] for values in known]
 
     def _operation(
         self, expr: Expr, at: list[str], vector: int, width: int, known: dict[int, Val]
@@ -182,6 +270,8 @@ class Emitter:
             args = [known[id(arg)] for arg in expr.args]
             return functions.apply(self.maths, expr.op, args, expr.dtype)
         if isinstance(expr, Literal):
+            if isinstance(expr.value, Parameter):
+                return self._told(expr.value, expr.dtype, width)
             return self.maths.constant(expr.value, expr.dtype, width)
         if isinstance(expr, Index):
             return self._index(expr, at, vector, width)
@@ -194,12 +284,24 @@ class Emitter:
         state, position = self.base(expr.state), known[id(expr.position)]
         return functions.shuffled(self.maths, state, position, expr.rows)
 
+    def _told(self, parameter: Parameter, dtype: np.dtype, width: int) -> Val:
+        """Return a number that is a parameter: the first bytes of its word."""
+        kind = llvm_type(dtype)
+        # Loaded where it is used: as part of an instruction, which takes no register.
+        scalar = self.text.let(f"load {kind}, ptr {parameter}.at, align 8, {INVARIANT}")
+        return self.maths.splat(Val(scalar, dtype, 1), width)
+
     def _index(self, expr: Index, at: list[str], vector: int, width: int) -> Val:
         first = Val(self.text.affine(at, expr.strides, expr.offset), I64, 1)
         index = self.maths.splat(first, width)
-        if width > 1 and expr.strides[vector]:
-            steps = ", ".join(f"i64 {i * expr.strides[vector]}" for i in range(width))
-            index = self.maths.add(index, Val(f"<{steps}>", I64, width))
+        step = expr.strides[vector] if width > 1 else 0
+        if step != 0:
+            numbers = ", ".join(f"i64 {lane}" for lane in range(width))
+            steps = Val(f"<{numbers}>", I64, width)
+            if step != 1:
+                each = self.maths.splat(Val(str(step), I64, 1), width)
+                steps = self.maths.multiply(steps, each)
+            index = self.maths.add(index, steps)
         return self.maths.cast(index, expr.dtype)
 
     def _indirect(
@@ -207,7 +309,7 @@ class Emitter:
     ) -> Val:
         """Load from the row an index names; lanes may lie in different rows."""
         within = self.text.affine(at, expr.within, expr.offset)
-        if width == 1 or not _varies(expr.row, vector):
+        if width == 1 or not varies(expr.row, vector):
             first = row if width == 1 else self.maths.lane(row, 0)
             start, exists = self.row_start(first, expr.rows, expr.row_size)
             index = self.text.add(start, within)
@@ -218,7 +320,8 @@ class Emitter:
             number = self.maths.lane(row, lane)
             start, exists = self.row_start(number, expr.rows, expr.row_size)
             index = self.text.add(start, within)
-            index = self.text.add(index, lane * expr.within[vector])
+            offset = self._lane_offset(lane, expr.within[vector], width)
+            index = self.text.add(index, offset)
             value = self.load(self.address(expr.table, index), expr.table.dtype, 1)
             scalars.append(self._or_nan(value, exists))
         return self.maths.gathered(scalars)
@@ -226,14 +329,14 @@ class Emitter:
     def row_start(self, row: Val, rows: int, size: int) -> tuple[str, Val]:
         """Return where a row starts, and whether it exists; one that does not is 0."""
         index = self.maths.cast(row, I64)
-        count, zero = (self.maths.constant(n, I64, 1) for n in (rows, 0))
+        count, zero = Val(str(rows), I64, 1), self.maths.constant(0, I64, 1)
         exists = self.maths.compare("icmp ult", index, count)
         safe = self.maths.select(exists, index, zero)
         return self.text.times(safe.name, size), exists
 
     def _or_nan(self, value: Val, exists: Val) -> Val:
         """Make reads outside of a table show: not a number, and so is the loss."""
-        if value.dtype.kind != "f":
+        if not is_float(value.dtype):
             return value
         nan = self.maths.constant(math.nan, value.dtype, value.width)
         return self.maths.select(exists, value, nan)
@@ -258,27 +361,67 @@ class Emitter:
         return self.emitted(count)
 
     def in_vectors(
+        self,
+        start: Position,
+        stop: Position,
+        body: Callable[[str, int], None],
+        together: int = 1,
+        masked: bool = False,
+    ) -> None:
+        """Run a body along an axis, for some vectors together, then for what is left.
+
+        The body is told an index, and how many elements it is to go on for. Where the
+        end is known only when it runs, what is left is one vector of which some lanes
+        are masked out, or single elements.
+        """
+        text, known = self.text, is_known(stop)
+
+        def run(first: Position, width: int) -> Position:
+            if known:
+                end = text.rounded_down(stop, width)
+            else:
+                count = text.let(f"sub nsw i64 {stop}, {first}")
+                end = text.add(str(first), text.rounded_down(count, width))
+            text.each(first, end, width, lambda index: body(index, width))
+            return end
+
+        if together > 1:
+            start = run(start, together * WIDTH)
+        rest = run(start, WIDTH)
+        if known:
+            if int(rest) < int(stop):  # one narrower vector
+                body(str(rest), int(stop) - int(rest))
+        elif masked:
+            count = text.let(f"sub nsw i64 {stop}, {rest}")
+            some = text.let(f"icmp sgt i64 {count}, 0")
+            vector = partial(body, str(rest), WIDTH)
+            text.when(some, partial(self.in_tail, count, vector))
+        else:
+            text.each(rest, stop, 1, lambda index: body(index, 1))
+
+    def in_masked_vectors(
         self, start: Position, stop: Position, body: Callable[[str, int], None]
     ) -> None:
-        """Run a body along an axis, a vector at a time, then for what is left."""
+        """Run a body along an axis in vectors all of which are masked.
+
+        For a body that is long: it stands in the text only once.
+        """
         text = self.text
-        if isinstance(stop, int):
-            middle = stop // WIDTH * WIDTH
-            text.each(start, middle, WIDTH, lambda index: body(index, WIDTH))
-            if stop > middle:  # one narrower vector
-                body(str(middle), stop - middle)
-            return
-        count = text.let(f"sub nsw i64 {stop}, {start}")
-        vectors = text.add(str(start), text.let(f"and i64 {count}, {-WIDTH}"))
-        text.each(start, vectors, WIDTH, lambda index: body(index, WIDTH))
-        text.each(vectors, stop, 1, lambda index: body(index, 1))
+
+        def vector(index: str) -> None:
+            left = text.let(f"sub nsw i64 {stop}, {index}")
+            full = text.let(f"icmp sgt i64 {left}, {WIDTH}")
+            count = text.let(f"select i1 {full}, i64 {WIDTH}, i64 {left}")
+            self.in_tail(count, partial(body, index, WIDTH))
+
+        text.each(start, stop, WIDTH, vector)
 
 
-def _varies(expr: Expr, axis: int) -> bool:
+def varies(expr: Expr, axis: int) -> bool:
     """Return whether an expression changes along an axis."""
     return any(
-        (isinstance(part, Load) and part.view.strides[axis])
-        or (isinstance(part, Index) and part.strides[axis])
-        or (isinstance(part, Indirect) and part.within[axis])
+        (isinstance(part, Load) and part.view.strides[axis] != 0)
+        or (isinstance(part, Index) and part.strides[axis] != 0)
+        or (isinstance(part, Indirect) and part.within[axis] != 0)
         for part in walk(expr)
     )

@@ -25,6 +25,7 @@ from operator import mul
 import numpy as np
 
 from ganglion.compiler.cpu.text import F32, F64, I32, Maths, Val, lanes, llvm_type
+from ganglion.compiler.ir.graph import BFLOAT16, FLOAT16, is_short
 from ganglion.compiler.ir.random import SHUFFLE_ROUNDS
 
 _SAME_SIZE = {"float32": "int32", "float64": "int64", "int32": "float32"}
@@ -183,6 +184,40 @@ _OPS: dict[str, Callable[..., Val]] = {
     "sqrt": _intrinsic("sqrt"),
     "is_finite": Maths.is_finite,
     "stop_gradient": lambda m, x: x,
+}
+
+
+# Functions that are called one lane at a time, by their names in the C library.
+_LIBRARY = {
+    "arcsin": "asin",
+    "arccos": "acos",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "cbrt": "cbrt",
+    "erfc": "erfc",
+    "nextafter": "nextafter",
+}
+
+
+def _library(name: str) -> Callable[..., Val]:
+    return lambda m, *args: m.library(name, *args)
+
+
+_OPS |= {name: _library(function) for name, function in _LIBRARY.items()}
+
+
+def _integers(
+    emit: Callable[[Term, Term], Term],
+) -> Callable[[Maths, Val, Val], Val]:
+    return lambda m, a, b: emit(Term(m, a), Term(m, b)).val
+
+
+_OPS |= {
+    "bitwise_and": _integers(lambda a, b: a & b),
+    "bitwise_or": _integers(lambda a, b: a | b),
+    "bitwise_xor": _integers(lambda a, b: a ^ b),
+    "left_shift": _integers(lambda a, b: a << b),
+    "right_shift": _integers(lambda a, b: a >> b),
 }
 
 
@@ -497,13 +532,73 @@ def _exp2(x: Term) -> Term:
 
 def apply(m: Maths, op: str, args: list[Val], dtype: np.dtype) -> Val:
     """Emit the op of this name."""
-    return m.cast(args[0], dtype) if op == "cast" else _OPS[op](m, *args)
+    if op != "cast":
+        return _OPS[op](m, *args)
+    (x,) = args
+    if is_short(x.dtype):
+        x = _SHORT[x.dtype][0](m, x)
+    if is_short(dtype):
+        return _SHORT[dtype][1](Term(m, m.cast(x, F32)))
+    return m.cast(x, dtype)
+
+
+# ---- floats of 16 bits: stored as bits, computed in float32 --------------------------
+
+_INFINITY = 0x7F800000
+
+
+def _widened(m: Maths, x: Val) -> Term:
+    """Return the bits of a short float in 32."""
+    return Term(m, m.cast(Val(x.name, U16, x.width), I32))
+
+
+def _from_float16(m: Maths, x: Val) -> Val:
+    bits = _widened(m, x)
+    size = (bits & 0x7FFF) << 13
+    scaled = (size.bits() * 2.0**112).bits()
+    end = (size >= 0x0F800000).choose(_INFINITY, scaled.number(0))  # infinite or NaN
+    return (scaled | end | ((bits & 0x8000) << 16)).bits().val
+
+
+def _to_float16(x: Term) -> Val:
+    bits = x.bits()
+    size, sign = bits & 0x7FFFFFFF, (bits >> 16) & 0x8000
+    # Added to a half, the last bit of a small number is the last bit of a float16.
+    small = (size.bits() + 0.5).bits() - 0x3F000000
+    normal = (size - 0x38000000 + 0xFFF + ((size >> 13) & 1)) >> 13
+    near = (size < 0x38800000).choose(small, normal)
+    near = (size >= 0x477FF000).choose(0x7C00, near)
+    near = (size > _INFINITY).choose(0x7E00, near)
+    return _short(near | sign, FLOAT16)
+
+
+def _from_bfloat16(m: Maths, x: Val) -> Val:
+    return (_widened(m, x) << 16).bits().val
+
+
+def _to_bfloat16(x: Term) -> Val:
+    bits = x.bits()
+    near = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    is_nan = (bits & 0x7FFFFFFF) > _INFINITY
+    return _short(is_nan.choose((bits >> 16) | 0x40, near), BFLOAT16)
+
+
+def _short(bits: Term, dtype: np.dtype) -> Val:
+    low = bits.cast(U16).val
+    return Val(low.name, dtype, low.width)
+
+
+# Of each type: how it becomes float32, and how float32 becomes it, halves to even.
+_SHORT: dict[np.dtype, tuple[Callable[[Maths, Val], Val], Callable[[Term], Val]]] = {
+    FLOAT16: (_from_float16, _to_float16),
+    BFLOAT16: (_from_bfloat16, _to_bfloat16),
+}
 
 
 # ---- random numbers: Philox 4x32-10, and the shuffle by swap-or-not ------------------
 # Every word of 32 bits is held in 64.
 
-U32, U64 = np.dtype("uint32"), np.dtype("uint64")
+U16, U32, U64 = (np.dtype(f"uint{bits}") for bits in (16, 32, 64))
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _MASK = 0xFFFFFFFF

@@ -9,23 +9,27 @@ which is seen when it runs. Such tiles have few rows; dense data takes the large
 
 A long inner axis is gone through block by block, so that what tiles share stays in the
 cache; meanwhile sums lie where they are stored. They keep their order, and their bits.
-
-Panels of the right matrix may be packed: copied row by row before use. Their rows lie
-far apart in the matrix and would evict one another from the cache; or it is transposed.
+Products of large matrices are in `packed_gemm`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from ganglion.compiler.cpu.emitter import Emitted, Emitter
-from ganglion.compiler.cpu.text import BOOL, WIDTH, Text, Val, llvm_type, vector_widths
+from ganglion.compiler.cpu.text import (
+    BOOL,
+    WIDTH,
+    Text,
+    Val,
+    llvm_type,
+    vector_widths,
+)
 from ganglion.compiler.cpu.tuning import CPU
-from ganglion.compiler.plan.kernels import Axis, Contract, NonzeroIndices, View
+from ganglion.compiler.plan.kernels import Axis, Contract, NonzeroIndices
 
 
 class Piece(NamedTuple):
@@ -42,6 +46,13 @@ class Span(NamedTuple):
 
     start: str
     size: int
+
+
+class Extent(NamedTuple):
+    """Some rows or columns, as many as are known when it runs."""
+
+    start: str
+    size: str
 
 
 class TileShape(NamedTuple):
@@ -68,6 +79,12 @@ class Tile(NamedTuple):
     size: int
     column: str
     widths: list[int]
+    sums: bool = False  # whether one more row adds up the columns of the right operand
+
+    @property
+    def height(self) -> int:
+        """The rows of accumulators."""
+        return self.size + self.sums
 
 
 def even_tiles(size: int, most: int) -> list[tuple[int, int]]:
@@ -88,6 +105,10 @@ def full_tiles(size: int, most: int) -> list[tuple[int, int]]:
     [(0, 12), (12, 12), (24, 4)]
     """
     return [(start, min(most, size - start)) for start in range(0, size, most)]
+
+
+def _divisor(size: int, most: int) -> int:
+    return max(n for n in range(1, most + 1) if size % n == 0)
 
 
 def grouped(tiles: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
@@ -114,12 +135,28 @@ def each_tile(
         text.each(start, start + size * count, size, tile)
 
 
+def goes_by_panels(kernel: Contract) -> bool:
+    """Return whether a contraction is split into panels of columns, not into rows."""
+    if outer_pieces(kernel) >= CPU.enough_pieces:
+        return False
+    # The larger operand is the one to go through only once. Groups of rows have more
+    # or fewer zeros, panels of columns are all the same work.
+    panel, columns = CPU.tile_vectors * WIDTH, kernel.columns[-1].size
+    even = kernel.nonzeros is not None and columns >= CPU.enough_pieces * panel
+    large = kernel.right.buffer.size > kernel.left.buffer.size
+    return even or large
+
+
+def outer_pieces(kernel: Contract) -> int:
+    """Return how many products of matrices a contraction consists of."""
+    return math.prod(axis.size for axis in (*kernel.batch, *kernel.rows[:-1]))
+
+
 class Contraction:
     """One contraction under construction."""
 
-    def __init__(self, kernel: Contract) -> None:
-        self.source, self.kernel = kernel, _as_packed(kernel)
-        self.emitter = Emitter()
+    def __init__(self, kernel: Contract, emitter: Emitter | None = None) -> None:
+        self.kernel, self.emitter = kernel, emitter or Emitter()
         self.text, self.maths = self.emitter.text, self.emitter.maths
         self.dtype = kernel.out.buffer.dtype
         self.element = llvm_type(self.dtype)
@@ -137,23 +174,16 @@ class Contraction:
 
     def emit(self) -> Emitted:
         """Emit pieces: a batch index, or a part of one where those are few."""
-        kernel = self.kernel
-        outer = (*kernel.batch, *self.rows)
-        pieces = math.prod(axis.size for axis in outer)
+        outer = (*self.kernel.batch, *self.rows)
+        pieces = outer_pieces(self.kernel)
         if pieces >= CPU.enough_pieces:
             rows, columns = Span("0", self.tiled.size), Span("0", self.columns.size)
             return self.emitter.pieces(
                 pieces,
                 lambda number: self._region(self._piece(outer, number), rows, columns),
             )
-        # The larger operand is the one to go through only once. Groups of rows have
-        # more or fewer zeros, panels of columns are all the same work.
-        panel = CPU.tile_vectors * WIDTH
-        even = kernel.nonzeros and self.columns.size >= CPU.enough_pieces * panel
-        large = kernel.right.buffer.size > kernel.left.buffer.size
-        if kernel.packed or even or large:
-            return self._by_panels(outer, pieces)
-        return self._by_tiles(outer, pieces)
+        split = self._by_panels if goes_by_panels(self.kernel) else self._by_tiles
+        return split(outer, pieces)
 
     def _by_tiles(self, outer: tuple[Axis, ...], pieces: int) -> Emitted:
         """Split into tiles of rows, each of which runs over all columns."""
@@ -184,9 +214,8 @@ class Contraction:
 
     def _by_panels(self, outer: tuple[Axis, ...], pieces: int) -> Emitted:
         """Split into panels of columns, each of which runs over all rows."""
-        text, packed = self.text, self.kernel.packed
-        skips = self.kernel.nonzeros and not packed
-        wide = (self.skipping if skips else self.dense).vectors * WIDTH
+        text = self.text
+        wide = (self.skipping if self.kernel.nonzeros else self.dense).vectors * WIDTH
         full, rest = divmod(self.columns.size, wide)
         count = full + bool(rest)
 
@@ -194,13 +223,9 @@ class Contraction:
             batch, block = text.divided(number, count, "s")
             piece = self._piece(outer, batch)
             column = text.times(block, wide)
-            if packed:  # each panel begins where the packed ones do
-                piece = piece._replace(right=text.let(f"sub i64 0, {column}"))
             for first, last, size in ((0, full, wide), (full, count, rest)):
 
                 def region(size: int = size) -> None:
-                    if packed:
-                        _emit_pack(self.emitter, self.source, column, size)
                     rows = Span("0", self.tiled.size)
                     self._region(piece, rows, Span(column, size), by_panels=True)
 
@@ -216,7 +241,7 @@ class Contraction:
         """
         kernel, text, most = self.kernel, self.text, CPU.inner_block
         size, *more = (axis.size for axis in kernel.inner)
-        if more or size < CPU.blocked_inner or kernel.packed:
+        if more or size < CPU.blocked_inner:
             return self.emitter.pieces(count, body)
 
         def block(start: str) -> None:
@@ -240,20 +265,7 @@ class Contraction:
         text.when(text.let(f"and i1 {above}, {below}"), body)
 
     def _piece(self, axes: tuple[Axis, ...], number: str) -> Piece:
-        """Return where a piece lies."""
-        text, kernel = self.text, self.kernel
-        left, right = str(kernel.left.offset), str(kernel.right.offset)
-        out = str(kernel.out.offset)
-        rest = number
-        for position, axis in enumerate(reversed(axes)):
-            index = rest
-            if position < len(axes) - 1:
-                index = text.let(f"srem i64 {rest}, {axis.size}")
-                rest = text.let(f"sdiv i64 {rest}, {axis.size}")
-            left = text.add(left, text.times(index, axis.left))
-            right = text.add(right, text.times(index, axis.right))
-            out = text.add(out, text.times(index, axis.out))
-        return Piece(left, right, out, number)
+        return piece_of(self.text, self.kernel, axes, number)
 
     # ---- a region: some rows times some columns ------------------------------------
 
@@ -264,28 +276,76 @@ class Contraction:
         emit = partial(self._tiles_of, piece, rows, columns, by_panels)
         if self.kernel.nonzeros:
             lists = self.kernel.nonzeros
-            few = _leaves_out(self.emitter, lists, piece.number, rows)
+            few = leaves_out(self.emitter, lists, piece.number, rows)
             skip = partial(emit, self.skipping)
             if self.block:  # lists are gone through at once, with the first
                 skip = partial(self.text.when, self.block.is_first, skip)
             self.text.when(few, skip, partial(emit, self.dense))
         else:
             emit(self.dense)
+        if self.kernel.sums and self.kernel.nonzeros:  # lists leave out rows of it
+            bare = partial(Tile, piece, "0", 0, sums=True)
+
+            def add_up(column: str, widths: list[int]) -> None:
+                self._tile(bare(column=column, widths=widths), skips=False)
+
+            self._panels(columns, self.dense, add_up)
 
     def _tiles_of(
         self, piece: Piece, rows: Span, columns: Span, by_panels: bool, shape: TileShape
     ) -> None:
         """Run over a region in tiles, panel by panel or row by row."""
 
-        def tile(row: str, size: int, column: str, widths: list[int]) -> None:
-            self._tile(Tile(piece, row, size, column, widths), shape.skips)
+        def tile(
+            row: str, size: int, column: str, widths: list[int], sums: bool = False
+        ) -> None:
+            self._tile(Tile(piece, row, size, column, widths, sums), shape.skips)
 
         each_row = partial(self._rows, rows, shape)
         each_panel = partial(self._panels, columns, shape)
-        if by_panels:
+        if self.kernel.sums and not self.kernel.nonzeros:
+            *tiles, (last, height) = even_tiles(rows.size + 1, shape.rows)
+
+            def panel(column: str, widths: list[int]) -> None:
+                each_tile(self.text, tiles, lambda r, n: tile(r, n, column, widths))
+                tile(str(last), height - 1, column, widths, sums=True)
+
+            each_panel(panel)
+        elif by_panels:
             each_panel(lambda c, widths: each_row(lambda r, n: tile(r, n, c, widths)))
         else:
             each_row(lambda r, n: each_panel(lambda c, widths: tile(r, n, c, widths)))
+
+    def listed_region(
+        self, piece: Piece, rows: Extent, columns: Extent, step: int
+    ) -> None:
+        """Run over a region through the lists of its rows; its size is known then.
+
+        It begins at a group of rows, and at a multiple of a step of columns.
+        """
+        text, (height, vectors, _) = self.text, self.skipping
+
+        def each(
+            span: Extent, axis: Axis, size: int, body: Callable[[int, str], None]
+        ) -> None:
+            end, rest = text.add(span.start, span.size), axis.size % size
+            whole = text.smaller(end, str(axis.size - rest))
+            text.each(span.start, whole, size, partial(body, size))
+            if rest:
+                text.each(whole, end, rest, partial(body, rest))
+
+        def across(height: int, row: str) -> None:
+            def tile(size: int, column: str) -> None:
+                widths = vector_widths(size)
+                self._tile(Tile(piece, row, height, column, widths), skips=True)
+
+            wide = vectors * WIDTH
+            count, rest = text.divided(columns.size, wide)
+            middle = text.add(columns.start, text.times(count, wide))
+            text.each(columns.start, middle, wide, partial(tile, wide))
+            each(Extent(middle, rest), self.columns, step, tile)
+
+        each(rows, self.tiled, height, across)
 
     def _rows(
         self, span: Span, shape: TileShape, body: Callable[[str, int], None]
@@ -321,21 +381,34 @@ class Contraction:
         self._store(tile, totals)
 
     def _zeros(self, tile: Tile) -> list[Val]:
-        return [self.maths.constant(0, self.dtype, w) for w in tile.widths] * tile.size
+        zeros = [self.maths.constant(0, self.dtype, width) for width in tile.widths]
+        return zeros * tile.height
 
     def _begun(self, tile: Tile) -> list[Val]:
-        """Return what the sums of a tile begin with: what the last block has stored."""
+        """Return what the sums of a tile begin with: what the last block has stored.
+
+        Sums of columns begin anew with each block: so long ones keep their digits.
+        """
         zeros = self._zeros(tile)
         if self.block is None:
             return zeros
-        is_first, sums = Val(self.block.is_first, BOOL, 1), []
+        is_first = Val(self.block.is_first, BOOL, 1)
+        sums: list[Val] = []
         for zero, address in zip(zeros, self._addresses(tile), strict=True):
-            stored = self.emitter.load(address, self.dtype, zero.width)
-            sums.append(self.maths.select(is_first, zero, stored))
+            if len(sums) < tile.size * len(tile.widths):
+                stored = self.emitter.load(address, self.dtype, zero.width)
+                zero = self.maths.select(is_first, zero, stored)
+            sums.append(zero)
         return sums
 
     def _store(self, tile: Tile, totals: list[Val]) -> None:
-        for total, address in zip(totals, self._addresses(tile), strict=True):
+        pairs = zip(totals, self._addresses(tile), strict=True)
+        for number, (total, address) in enumerate(pairs):
+            if self.block and number >= tile.size * len(tile.widths):
+                stored = self.emitter.load(address, self.dtype, total.width)
+                is_first = Val(self.block.is_first, BOOL, 1)
+                both = self.maths.add(stored, total)
+                total = self.maths.select(is_first, total, both)
             self.emitter.store(total, address)
 
     def _addresses(self, tile: Tile) -> Iterator[str]:
@@ -348,6 +421,11 @@ class Contraction:
             for vector in range(len(tile.widths)):
                 index = text.add(c, row * self.tiled.out + vector * WIDTH)
                 yield text.address(base, self.element, index)
+        if tile.sums:
+            assert self.kernel.sums
+            for vector in range(len(tile.widths)):
+                index = text.add(tile.column, vector * WIDTH)
+                yield self.emitter.address(self.kernel.sums, index)
 
     def _inner(
         self, tile: Tile, depth: int, a: str, b: str, totals: list[Val]
@@ -355,7 +433,7 @@ class Contraction:
         """Add up over the inner axes."""
         if depth == len(self.kernel.inner):
             return self._step(tile, a, b, totals)
-        axis = self.kernel.inner[depth]
+        axis, carry = self.kernel.inner[depth], self.text.carry
 
         def step(index: str, carried: list[Val]) -> list[Val]:
             left, right = self._moved(a, b, axis, index)
@@ -363,8 +441,37 @@ class Contraction:
                 self._prefetch(tile, left, right, axis)
             return self._inner(tile, depth + 1, left, right, carried)
 
+        def run(start: str, carried: list[Val]) -> list[Val]:
+            self._prefetch_for_later(tile, start, each)
+            return carry(start, self.text.add(start, each), 1, carried, step)
+
+        if self.kernel.prefetched and depth == 0:
+            each = _divisor(axis.size, CPU.prefetching_run)
+            return carry(0, axis.size, each, totals, run)
         start, stop = self.block[:2] if self.block else ("0", str(axis.size))
-        return self.text.carry(start, stop, 1, totals, step)
+        return carry(start, stop, 1, totals, step)
+
+    def _prefetch_for_later(self, tile: Tile, start: str, each: int) -> None:
+        """Prefetch some of what is used behind the product, a little at a time.
+
+        Tiles, and runs along the inner axis, have equal shares of a piece's part: more
+        lines at once than a processor can ask for would have to be waited for.
+        """
+        text, kernel = self.text, self.kernel
+        runs, wide = kernel.inner[0].size // each, self.dense.vectors * WIDTH
+        column = text.let(f"sdiv i64 {tile.column}, {wide}")
+        turn, _ = text.divided(start, each)
+        turn = text.add(text.times(column, runs), turn)
+        turns = -(-self.columns.size // wide) * runs
+        for buffer in kernel.prefetched:
+            part = buffer.nbytes // kernel.batch[0].size
+            share = -(-part // turns)
+            offset = text.times(turn, share)
+            offset = text.add(text.times(tile.piece.number, part), offset)
+            for line in range(0, share, CPU.line_bytes):
+                at = text.add(offset, line)
+                base = self.emitter.base(buffer)
+                self.emitter.prefetch(text.address(base, "i8", at))
 
     def _prefetch(self, tile: Tile, a: str, b: str, axis: Axis) -> None:
         """Prefetch both operands a block ahead, the right one once more before use.
@@ -416,7 +523,8 @@ class Contraction:
                     copies[width] = self.maths.splat(scalar, width)
                 old = totals[r * len(tile.widths) + v]
                 sums.append(self.maths.fma(copies[width], right[v], old))
-        return sums
+        columns = totals[len(sums) :] if tile.sums else []
+        return sums + list(map(self.maths.add, columns, right))
 
 
 # ---- lists of nonzero indices --------------------------------------------------------
@@ -440,7 +548,9 @@ def list_of(
     return text.let(f"zext i32 {short} to i64"), first
 
 
-def _leaves_out(emitter: Emitter, lists: NonzeroIndices, piece: str, rows: Span) -> str:
+def leaves_out(
+    emitter: Emitter, lists: NonzeroIndices, piece: str, rows: Span | Extent
+) -> str:
     """Return whether the lists of some rows leave out enough indices to use them."""
     text = emitter.text
 
@@ -449,54 +559,27 @@ def _leaves_out(emitter: Emitter, lists: NonzeroIndices, piece: str, rows: Span)
         return [text.add(carried[0], count)]
 
     (total,) = text.loop(0, rows.size, lists.group, add, [("i64", "0")])
-    groups = -(-rows.size // lists.group)
-    most = int(CPU.worth_skipping * groups * lists.every.size)
+    if isinstance(rows.size, int):
+        groups = -(-rows.size // lists.group)
+        most = str(int(CPU.worth_skipping * groups * lists.every.size))
+    else:
+        count, _ = text.divided(text.add(rows.size, lists.group - 1), lists.group)
+        most = text.times(count, int(CPU.worth_skipping * lists.every.size))
     return text.let(f"icmp sle i64 {total}, {most}")
 
 
-# ---- packing -------------------------------------------------------------------------
-
-
-def _as_packed(kernel: Contract) -> Contract:
-    """Return a contraction that reads packed panels; of each, the first column is 0."""
-    if kernel.packed is None:
-        return kernel
-    (inner,), (columns,) = kernel.inner, kernel.columns
-    return replace(
-        kernel,
-        right=View(kernel.packed, (kernel.packed.shape[-1], 1)),
-        inner=(replace(inner, right=kernel.packed.shape[-1]),),
-        columns=(replace(columns, right=1),),
-    )
-
-
-def _emit_pack(emitter: Emitter, kernel: Contract, first: str, size: int) -> None:
-    """Pack `size` columns of the right operand, from the first."""
-    assert kernel.packed is not None
-    (inner,), (columns,), text = kernel.inner, kernel.columns, emitter.text
-    strides = (inner.right, columns.right)
-    source = View(kernel.right.buffer, strides, kernel.right.offset)
-    target = View(kernel.packed, (kernel.packed.shape[-1], 1))
-    square = WIDTH if columns.right != 1 else 1  # rows that are transposed at once
-    rows, across = inner.size // square * square, size // WIDTH * WIDTH
-
-    def block(row: str) -> None:
-        for start in range(0, across, WIDTH):
-            column = text.add(first, start)
-            if square == 1:
-                vectors = [emitter.load_view(source, [row, column], 1, WIDTH)]
-            else:
-                ats = [[row, text.add(column, lane)] for lane in range(WIDTH)]
-                vectors = [emitter.load_view(source, at, 0, WIDTH) for at in ats]
-                vectors = emitter.maths.transposed(vectors)
-            for lane, vector in enumerate(vectors):
-                at = [text.add(row, lane), str(start)]
-                emitter.store_view(vector, target, at, 1, WIDTH)
-
-    def single(at: list[str]) -> None:
-        value = emitter.load_view(source, [at[0], text.add(first, at[1])], 1, 1)
-        emitter.store_view(value, target, at, 1, 1)
-
-    text.each(0, rows, square, block)
-    emitter.nest([(0, rows), (across, size)], single)
-    emitter.nest([(rows, inner.size), (0, size)], single)
+def piece_of(
+    text: Text, kernel: Contract, axes: tuple[Axis, ...], number: str
+) -> Piece:
+    """Return where a piece of some axes lies."""
+    left, right = str(kernel.left.offset), str(kernel.right.offset)
+    out, rest = str(kernel.out.offset), number
+    for position, axis in enumerate(reversed(axes)):
+        index = rest
+        if position < len(axes) - 1:
+            index = text.let(f"srem i64 {rest}, {axis.size}")
+            rest = text.let(f"sdiv i64 {rest}, {axis.size}")
+        left = text.add(left, text.times(index, axis.left))
+        right = text.add(right, text.times(index, axis.right))
+        out = text.add(out, text.times(index, axis.out))
+    return Piece(left, right, out, number)

@@ -12,9 +12,9 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -112,6 +112,7 @@ def family() -> str:
     return "arm" if platform.machine().lower() in ("arm64", "aarch64") else "x86"
 
 
+@cache
 def identity(target: Target) -> str:
     """Return all that machine code depends on besides its text."""
     llvm = _llvm()
@@ -126,7 +127,12 @@ def linked(texts: Iterable[str], target: Target) -> Any:
     module = llvm.parse_assembly("")
     for text in texts:
         module.link_in(llvm.parse_assembly(text))
-    module.triple = machine(target).triple
+    return _optimised(module, machine(target))
+
+
+def _optimised(module: Any, machine: Any) -> Any:
+    llvm = _llvm()
+    module.triple = machine.triple
     module.verify()
     # Kernels are written in vectors and unrolled already: LLVM's -O2 took twice as long
     # to compile, and made no kernel faster.
@@ -134,13 +140,59 @@ def linked(texts: Iterable[str], target: Target) -> Any:
     passes = llvm.create_new_module_pass_manager()
     passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()
-    passes.run(module, llvm.create_pass_builder(machine(target), options))
+    passes.run(module, llvm.create_pass_builder(machine, options))
     return module
 
 
 def object_code(texts: Iterable[str], target: Target) -> bytes:
     """Return modules as the machine code of one object file."""
     return bytes(machine(target).emit_object(linked(texts, target)))
+
+
+def object_codes(texts: Sequence[str], target: Target, threads: int) -> list[bytes]:
+    """Return each of some modules as an object file, compiled by several threads."""
+    if min(len(texts), threads) < 2:
+        return [object_code([text], target) for text in texts]
+    from concurrent.futures import ThreadPoolExecutor  # only where there is work
+
+    # The longest first, so that no thread is left with one while the others are done.
+    ordered = sorted(set(texts), key=len, reverse=True)
+    with ThreadPoolExecutor(min(len(ordered), threads)) as pool:
+        codes = dict(
+            zip(ordered, pool.map(partial(_compiled, target), ordered), strict=True)
+        )
+    return [codes[text] for text in texts]
+
+
+def _compiled(target: Target, text: str) -> bytes:
+    """Compile a module in a context of its own, which shares nothing with others."""
+    llvm, own = _llvm(), _new_machine(target)
+    with (
+        llvm.create_context() as context,
+        llvm.parse_assembly(text, context) as module,
+    ):
+        return _emitted(_optimised(module, own), own)
+
+
+def _emitted(module: Any, machine: Any) -> bytes:
+    """Return a module as an object file; other threads may emit theirs meanwhile.
+
+    llvmlite lets only one thread at a time into LLVM, since most contexts are shared.
+    """
+    from llvmlite.binding import ffi
+
+    emit = getattr(ffi.lib.LLVMPY_TargetMachineEmitToMemory, "_cfn", None)
+    if emit is None:  # a later llvmlite, that does without the lock, or hides it better
+        return bytes(machine.emit_object(module))
+    with ffi.OutputString() as error:
+        memory = emit(machine, module, 1, error)
+        if not memory:
+            raise RuntimeError(str(error))
+    try:
+        start = ffi.lib.LLVMPY_GetBufferStart(memory)
+        return ctypes.string_at(start, ffi.lib.LLVMPY_GetBufferSize(memory))
+    finally:
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(memory)
 
 
 def assembly(texts: Iterable[str], target: Target) -> str:
@@ -159,16 +211,17 @@ def dispose() -> None:
 
 
 class Library:
-    """An object file loaded into this process; gone soon after this is."""
+    """Object files loaded into this process; gone soon after this is."""
 
-    def __init__(self, code: bytes) -> None:
+    def __init__(self, *codes: bytes) -> None:
         llvm = _llvm()
         dispose()
         # An engine takes its machine over, so it gets one of its own.
         self._engine = llvm.create_mcjit_compiler(
             llvm.parse_assembly(""), _new_machine(host())
         )
-        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        for code in codes:
+            self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
         weakref.finalize(self, _discarded.append, self._engine).atexit = False
 
@@ -231,7 +284,7 @@ class Executor:
         self._library = Library(code)
         pointer, number = ctypes.c_void_p, ctypes.c_int64
         self.alone: Any = self._function("alone", pointer)
-        self.lead: Any = self._function("lead", pointer, pointer)
+        self.lead: Any = self._function("lead", pointer, pointer, number)
         self.serve: Any = self._function("serve", pointer, number, number)
 
     def _function(self, name: str, *types: Any) -> Any:

@@ -9,9 +9,17 @@ from functools import partial
 from typing import Any
 
 from ganglion import config
+from ganglion.compiler.cpu.column_sums import sum_in_products
 from ganglion.compiler.cpu.elementwise import LoopText
 from ganglion.compiler.cpu.emitter import Emitted
 from ganglion.compiler.cpu.gemm import Contraction
+from ganglion.compiler.cpu.host_calls import emit_host_call
+from ganglion.compiler.cpu.packed_gemm import (
+    PackedContraction,
+    PackedKind,
+    packed_buffers,
+    scratch_for,
+)
 from ganglion.compiler.cpu.plan import (
     CpuPlan,
     block,
@@ -24,7 +32,9 @@ from ganglion.compiler.cpu.plan import (
 from ganglion.compiler.cpu.pools import into_readers, mask_pooled
 from ganglion.compiler.cpu.scan_scatter import emit_pool_back, emit_scan, emit_scatter
 from ganglion.compiler.cpu.skip_zeros import NonzeroBits, Nonzeros, skip_zeros
+from ganglion.compiler.cpu.small_gemm import ProductKind, ProductText
 from ganglion.compiler.cpu.sparse import BitContraction, NonzeroLists, emit_bits
+from ganglion.compiler.cpu.templates import Form, LoopTemplate, form_of
 from ganglion.compiler.cpu.time_loop import emit_time_loop, split_time_loops
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.cpu.winograd import Weights
@@ -38,6 +48,7 @@ from ganglion.compiler.pipeline import (
     kernel_pass,
 )
 from ganglion.compiler.plan import plan as plans
+from ganglion.compiler.plan.host_call import HostCall
 from ganglion.compiler.plan.kernels import (
     Buffer,
     Contract,
@@ -56,7 +67,8 @@ from ganglion.compiler.plan.passes.graph import (
     transpose_narrow,
     without_empty,
 )
-from ganglion.compiler.plan.passes.loops import collapse, fuse
+from ganglion.compiler.plan.passes.loops import collapse, fuse, rows_as_columns
+from ganglion.compiler.plan.passes.short_floats import compute_in_float32
 from ganglion.compiler.plan.plan import Plan, PlanError
 from ganglion.compiler.plan.time_loop import TimeLoop
 from ganglion.compiler.plan.winograd import (
@@ -72,7 +84,10 @@ def _lower(program: Program) -> Plan:
     wants = Preferences(
         thread_splits=CPU.thread_splits,
         winograd=not config.precise(),
-        packs_panels=True,
+        scratch_for=scratch_for,
+        pixels_side_by_side=True,
+        strides_by_phase=True,
+        depthwise_sums=True,
         pools_by_window=True,
     )
     return lower(program, wants)
@@ -83,22 +98,25 @@ def _shortcuts(stage: Any) -> bool:
 
 
 def verify(plan: CpuPlan) -> None:
-    """Raise `PlanError` if what the last pass has added to a plan is wrong."""
-    if plan.execution:
-        if pair := unguarded(plan):
-            text = f"no barrier between kernels {pair[0]} and {pair[1]}"
-            raise PlanError(f"{plan.name}: {text}")
-    elif plan.offsets:
+    """Raise `PlanError` if anything that a plan has by now is wrong."""
+    plans.verify(plan)
+    if pair := conflict(plan.kernels, plan.segments):
+        text = f"kernels {pair[0]} and {pair[1]} cannot share a segment"
+        raise PlanError(f"{plan.name}: {text}")
+    if plan.offsets:
         verify_memory(plan)
-    else:
-        plans.verify(plan)
-        if pair := conflict(plan.kernels, plan.segments):
-            text = f"kernels {pair[0]} and {pair[1]} cannot share a segment"
-            raise PlanError(f"{plan.name}: {text}")
+    if plan.execution and (pair := unguarded(plan)):
+        text = f"no barrier between kernels {pair[0]} and {pair[1]}"
+        raise PlanError(f"{plan.name}: {text}")
 
 
 PIPELINE = Pipeline(
     (
+        graph_pass(
+            "short-floats",
+            "floats of 16 bits are stored, and computed in float32",
+            compute_in_float32,
+        ),
         graph_pass(
             "integer-products",
             "kernels multiply floats: products of whole numbers become sums",
@@ -149,6 +167,12 @@ PIPELINE = Pipeline(
             "fewer axes make tighter loops, and more loops alike",
             lambda kernels: [collapse(kernel) for kernel in kernels],
         ),
+        kernel_pass(
+            "one-column",
+            "a product of one column would leave lanes idle: its rows become columns",
+            rows_as_columns,
+            Contract,
+        ),
         kernel_pass("fuse", "loops that share data read it once", fuse, in_loops=True),
         kernel_pass(
             "split-time-loops",
@@ -162,6 +186,12 @@ PIPELINE = Pipeline(
             skip_zeros,
             Contract,
             applies=_shortcuts,
+        ),
+        kernel_pass(
+            "column-sums",
+            "a product adds up the columns of what it reads: gradients of biases",
+            sum_in_products,
+            Contract,
         ),
         Pass("cache-blocking", "what kernels hand on stays in a thread's cache", block),
         Pass("arena", "buffers that do not live together share memory", place_in_arena),
@@ -180,10 +210,11 @@ def build(program: Program, after: str | None = None) -> Any:
 
 EMITTERS: dict[type[Kernel], Callable[[Any], Emitted]] = {
     Loop: lambda k: LoopText(k).emit(),
-    Contract: lambda k: (BitContraction if k.bits else Contraction)(k).emit(),
+    Contract: lambda k: _contraction(k).emit(),
     PoolBack: emit_pool_back,
     Scan: emit_scan,
     Scatter: emit_scatter,
+    HostCall: emit_host_call,
     Nonzeros: lambda k: NonzeroLists(k).emit(),
     NonzeroBits: emit_bits,
     TimeLoop: lambda k: emit_time_loop(k, emit_kernel),
@@ -195,14 +226,31 @@ EMITTERS: dict[type[Kernel], Callable[[Any], Emitted]] = {
 }
 
 
+def _contraction(
+    kernel: Contract,
+) -> Contraction | BitContraction | PackedContraction:
+    if kernel.packed:
+        return PackedContraction.of(kernel)
+    return BitContraction(kernel) if kernel.bits else Contraction(kernel)
+
+
 @dataclass(frozen=True)
 class Record:
-    """One call of a step: a function by its hash, its buffers, how threads split it."""
+    """One call of a step: a function by its hash, its arguments, how threads split it.
+
+    Arguments are the addresses of buffers, then the values of parameters.
+    """
 
     function: str
     buffers: tuple[Buffer, ...]
     parallel: int
     grain: int
+    parameters: tuple[int, ...] = ()
+
+    @property
+    def grains(self) -> int:
+        """How many parts threads may take at most: the last may be smaller."""
+        return -(-self.parallel // self.grain)
 
 
 def emit(plan: Plan) -> tuple[dict[str, str], list[Record]]:
@@ -210,13 +258,52 @@ def emit(plan: Plan) -> tuple[dict[str, str], list[Record]]:
     modules: dict[str, str] = {}
     records = []
     for kernel in plan.kernels:
-        emitted = emit_kernel(kernel)
-        _check_buffers(kernel, emitted)
-        name = "k" + hashlib.sha256(emitted.text.encode()).hexdigest()[:24]
-        if name not in modules:
-            modules[name] = _module(name, emitted)
-        records.append(Record(name, emitted.buffers, emitted.parallel, emitted.grain))
+        form = form_of(kernel)
+        signature, module = emit_form(form)
+        modules[signature.name] = module
+        records.append(signature.called(form))
     return modules, records
+
+
+@dataclass(frozen=True)
+class Signature:
+    """How a function is called: with which buffers of a form, by their numbers.
+
+    How threads may split it is a number, or a parameter.
+    """
+
+    name: str
+    buffers: tuple[int, ...]
+    parallel: int
+    grain: int
+
+    def called(self, form: Form) -> Record:
+        """Return the call of a kernel of this form."""
+        buffers = tuple([form.buffers[number] for number in self.buffers])
+        parallel, grain = form.value(self.parallel), form.value(self.grain)
+        return Record(self.name, buffers, parallel, grain, form.values)
+
+
+def emit_form(form: Form) -> tuple[Signature, str]:
+    """Return how the function of a form is called, and its module."""
+    template = form.template()
+    if isinstance(template, LoopTemplate):
+        loop = LoopText(template.kernel, template.facts, template.parameters)
+        emitted, buffers = loop.emit(), template.buffers
+    elif isinstance(template, ProductKind):
+        product = ProductText(template)
+        emitted, buffers = product.emit(), product.buffers
+    elif isinstance(template, PackedKind):
+        packed = PackedContraction.told(template)
+        emitted, buffers = packed.emit(), packed_buffers(packed.kernel)
+    else:
+        emitted, buffers = emit_kernel(template), form.buffers
+        _check_buffers(template, emitted)
+    name = "k" + hashlib.sha256(emitted.text.encode()).hexdigest()[:24]
+    numbers = {buffer: number for number, buffer in enumerate(buffers)}
+    passed = tuple(numbers[buffer] for buffer in emitted.buffers)
+    signature = Signature(name, passed, emitted.parallel, emitted.grain)
+    return signature, _module(name, emitted)
 
 
 def emit_kernel(kernel: Kernel) -> Emitted:
@@ -232,7 +319,10 @@ def _check_buffers(kernel: Kernel, emitted: Emitted) -> None:
         raise AssertionError(f"{kernel.name} does not name {hidden}")
 
 
+_END_OF_MODULE = "attributes #0 = { nounwind }\n!0 = !{}\n"
+
+
 def _module(name: str, emitted: Emitted) -> str:
     text = emitted.text.replace("define void @kernel(", f"define void @{name}(", 1)
     declared, helpers = sorted(emitted.declared), sorted(emitted.helpers)
-    return "\n".join([*declared, text, *helpers, "attributes #0 = { nounwind }", ""])
+    return "\n".join([*declared, text, *helpers, _END_OF_MODULE])

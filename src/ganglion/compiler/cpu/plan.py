@@ -136,6 +136,11 @@ class _Member:
     def touched(self) -> frozenset[Buffer]:
         return self.reads | self.writes
 
+    @cached_property
+    def sliced(self) -> frozenset[Buffer]:
+        """What it touches unit by unit."""
+        return self.touched & self.own
+
     def disputed(self, other: _Member) -> frozenset[Buffer]:
         """Return the buffers that make the order of two kernels matter."""
         return (self.writes & other.touched) | (self.reads & other.writes)
@@ -162,9 +167,8 @@ class _Group:
 
 
 def _member(kernel: Kernel) -> _Member:
-    reads = frozenset(buffer.root for buffer in kernel.reads())
-    writes = frozenset(buffer.root for buffer in kernel.writes())
-    return _Member(kernel, kernel.footprint(), reads, writes)
+    footprint = kernel.footprint()
+    return _Member(kernel, footprint, kernel.memory_read, kernel.memory_written)
 
 
 def goes_with(member: _Member, other: _Member) -> bool:
@@ -217,10 +221,10 @@ def _longest(left: Sequence[_Member]) -> tuple[list[int], list[int], int]:
         skipped.append(number)
         if left[number].is_tiny:
             continue  # comes along only where a later one needs it
-        needed = _needed(left, skipped)
         joined = [left[i] for i in members]
         if not _gains(left[number], joined):
             continue
+        needed = _needed(left, skipped)
         for eager in (True, False):
             inside = _inside(left, members, needed, eager)
             shared = math.gcd(units, *(_units(left[i]) for i in inside))
@@ -292,8 +296,7 @@ def _inside(
 
 def _gains(member: _Member, members: Sequence[_Member]) -> bool:
     """Return whether a kernel shares slices with a member of a segment."""
-    own = member.touched & member.own
-    return any(own & other.touched & other.own for other in members)
+    return any(not member.sliced.isdisjoint(other.sliced) for other in members)
 
 
 def _suits(
@@ -431,15 +434,6 @@ def _apart(plan: CpuPlan, a: Buffer, b: Buffer) -> bool:
 Touched = tuple[Sequence[Span], Sequence[Span]]  # what is read, what is written
 
 
-def total_work(plan: CpuPlan, threads: int) -> float:
-    """Return about how many nanoseconds a step takes on some threads."""
-    total = 0.0
-    for kernel, how in zip(plan.kernels, plan.execution, strict=True):
-        total += kernel.cost / (1 if how.one_thread else threads)
-        total += tuning.CPU.barrier if how.barrier and threads > 1 else 0.0
-    return total
-
-
 def place_barriers(plan: CpuPlan) -> CpuPlan:
     """Return the plan with how each kernel is executed."""
     pairs = zip(plan.kernels, plan.segment_of(), strict=True)
@@ -522,13 +516,10 @@ class _SinceBarrier:
 def _spans(plan: CpuPlan, kernel: Kernel) -> Touched:
     """Return the memory that a kernel reads, and that it writes."""
 
-    def span(buffer: Buffer) -> Span:
-        root = buffer.root
+    def span(root: Buffer) -> Span:
         if root.kind != "arena":
             return id(root), 0, 1
         start = plan.offsets[root]
         return "arena", start, start + max(root.nbytes, 1)
 
-    return [span(buffer) for buffer in kernel.reads()], [
-        span(buffer) for buffer in kernel.writes()
-    ]
+    return [*map(span, kernel.memory_read)], [*map(span, kernel.memory_written)]

@@ -241,11 +241,18 @@ def _scaled_data(kernels: Iterable[Kernel]) -> set[Buffer]:
             root = buffer.root
             if writers[root][-1] is not kernel:
                 continue
+            if not any(_reads_any(each, scaled) for each in writers[root]):
+                continue
             stored = [e for each in writers[root] for e in _stored(each, root)]
             rest = [e for e in stored if not _is_zero(e)]  # except a frame of zeros
             if rest and all(e and _keeps_zeros(e, scaled) for e in rest):
                 scaled.add(root)
     return scaled
+
+
+def _reads_any(kernel: Kernel, scaled: set[Buffer]) -> bool:
+    """Return whether a kernel reads data, unchanged or scaled."""
+    return any(root.kind == "data" or root in scaled for root in kernel.memory_read)
 
 
 def _stored(kernel: Kernel, to: Buffer) -> list[Expr | None]:
@@ -281,6 +288,8 @@ def _is_long(contraction: Contract) -> bool:
     """Return whether leaving out zeros can save more than finding them costs."""
     columns = math.prod(axis.size for axis in contraction.columns)
     inner = math.prod(axis.size for axis in contraction.inner)
+    if math.prod(axis.size for axis in contraction.axes) < CPU.listed_product:
+        return False
     return inner >= CPU.listed_inner and columns >= CPU.listed_columns
 
 
@@ -292,7 +301,7 @@ def _gains(contraction: Contract, scaled: set[Buffer]) -> bool:
     if not _is_long(contraction):
         return False
     if _is_product(contraction):
-        return True
+        return contraction.columns[-1].right == 1  # lists go through rows
     # Bits are made for all of a buffer, so all of it must be used.
     images = contraction.batch[0]
     return (

@@ -35,20 +35,30 @@ done:
   ret void
 }
 
+; A barrier: threads arrive at the counter of their group of four, the last of a group at
+; the root's, and the last of all opens the round: few threads contend for a cache line.
 ; Who had to sleep spins for less the next time, who had not for longer: on a crowded
 ; machine the others are not running, and a spinning thread only keeps them from it.
-define internal void @meet(ptr %bar, i64 %threads, ptr %patience, i64 %most) #0 {
+define internal void @meet(ptr %bar, i64 %thread, i64 %threads, ptr %patience, i64 %most) #0 {
 entry:
   %round = getelementptr inbounds i8, ptr %bar, i64 64
   %sleepers = getelementptr inbounds i8, ptr %bar, i64 128
   %now = load atomic i32, ptr %round acquire, align 4
-  %before = atomicrmw add ptr %bar, i32 1 acq_rel
-  %n = trunc i64 %threads to i32
-  %others = sub i32 %n, 1
-  %last = icmp eq i32 %before, %others
+  %group = lshr i64 %thread, 2
+  %group.first = shl i64 %group, 2
+  %behind = sub i64 %threads, %group.first
+  %short = icmp ult i64 %behind, 4
+  %members = select i1 %short, i64 %behind, i64 4
+  %group.line = add i64 %group, 3
+  %counter = getelementptr inbounds [64 x i8], ptr %bar, i64 %group.line
+  %completes = call i1 @is_last(ptr %counter, i64 %members)
+  br i1 %completes, label %root, label %wait
+root:
+  %rounded = add i64 %threads, 3
+  %groups = lshr i64 %rounded, 2
+  %last = call i1 @is_last(ptr %bar, i64 %groups)
   br i1 %last, label %open, label %wait
 open:
-  store atomic i32 0, ptr %bar monotonic, align 4
   %next = add i32 %now, 1
   call void @change(ptr %round, i32 %next, ptr %sleepers)
   ret void
@@ -65,6 +75,21 @@ wait:
   %next.spins = select i1 %slept, i64 %lower, i64 %higher
   store i64 %next.spins, ptr %patience, align 8
   ret void
+}
+
+; Count an arrival; the last of so many resets the counter: nobody comes back to it
+; before the round is open.
+define internal i1 @is_last(ptr %counter, i64 %members) #0 {
+  %before = atomicrmw add ptr %counter, i32 1 acq_rel
+  %n = trunc i64 %members to i32
+  %others = sub i32 %n, 1
+  %last = icmp eq i32 %before, %others
+  br i1 %last, label %reset, label %done
+reset:
+  store atomic i32 0, ptr %counter monotonic, align 4
+  br label %done
+done:
+  ret i1 %last
 }
 
 ; Run the records behind this one on every slice that nobody else has taken.
@@ -204,7 +229,7 @@ called:
   %waits = icmp ne i64 %meets, 0
   br i1 %waits, label %barrier, label %record.end
 barrier:
-  call void @meet(ptr %bar, i64 %threads, ptr %patience, i64 %spins)
+  call void @meet(ptr %bar, i64 %thread, i64 %threads, ptr %patience, i64 %spins)
   br label %record.end
 record.end:
   %passed = add i64 %members, 1
@@ -235,7 +260,7 @@ finish:
   %shared = icmp sgt i64 %threads, 1
   br i1 %shared, label %last, label %done
 last:
-  call void @meet(ptr %bar, i64 %threads, ptr %patience, i64 %spins)
+  call void @meet(ptr %bar, i64 %thread, i64 %threads, ptr %patience, i64 %spins)
   br label %done
 done:
   ret void
@@ -246,13 +271,25 @@ define void @alone(ptr %job) #0 {
   ret void
 }
 
-define void @lead(ptr %pool, ptr %job) #0 {
-  %sleepers = getelementptr inbounds i8, ptr %pool, i64 64
-  %place = getelementptr inbounds i8, ptr %pool, i64 128
+; Every helper has a mailbox, a cache line of its own: round, sleepers, job. So a job wakes
+; those that have a part in it and no others.
+define void @lead(ptr %mailboxes, ptr %job, i64 %helpers) #0 {
+entry:
+  %any = icmp sgt i64 %helpers, 0
+  br i1 %any, label %post, label %posted
+post:
+  %h = phi i64 [ 0, %entry ], [ %h.next, %post ]
+  %box = getelementptr inbounds [64 x i8], ptr %mailboxes, i64 %h
+  %sleepers = getelementptr inbounds i8, ptr %box, i64 4
+  %place = getelementptr inbounds i8, ptr %box, i64 8
   store ptr %job, ptr %place, align 8
-  %now = load atomic i32, ptr %pool monotonic, align 4
+  %now = load atomic i32, ptr %box monotonic, align 4
   %next = add i32 %now, 1
-  call void @change(ptr %pool, i32 %next, ptr %sleepers)
+  call void @change(ptr %box, i32 %next, ptr %sleepers)
+  %h.next = add i64 %h, 1
+  %h.more = icmp slt i64 %h.next, %helpers
+  br i1 %h.more, label %post, label %posted
+posted:
   %none = icmp eq ptr %job, null
   br i1 %none, label %done, label %work
 work:
@@ -262,16 +299,16 @@ done:
   ret void
 }
 
-define void @serve(ptr %pool, i64 %thread, i64 %spins) #0 {
+define void @serve(ptr %mailbox, i64 %thread, i64 %spins) #0 {
 entry:
-  %sleepers = getelementptr inbounds i8, ptr %pool, i64 64
-  %place = getelementptr inbounds i8, ptr %pool, i64 128
+  %sleepers = getelementptr inbounds i8, ptr %mailbox, i64 4
+  %place = getelementptr inbounds i8, ptr %mailbox, i64 8
   br label %next
 next:
   ; Rounds are counted from zero: a job that was given before this thread began counts.
   %seen = phi i32 [ 0, %entry ], [ %round, %work ]
-  %slept = call i1 @until_changed(ptr %pool, i32 %seen, ptr %sleepers, i64 %spins)
-  %round = load atomic i32, ptr %pool acquire, align 4
+  %slept = call i1 @until_changed(ptr %mailbox, i32 %seen, ptr %sleepers, i64 %spins)
+  %round = load atomic i32, ptr %mailbox acquire, align 4
   %job = load ptr, ptr %place, align 8
   %none = icmp eq ptr %job, null
   br i1 %none, label %done, label %work

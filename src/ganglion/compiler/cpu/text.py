@@ -6,11 +6,12 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ganglion.compiler.cpu.tuning import CPU
+from ganglion.compiler.ir.graph import is_short
 
 WIDTH = CPU.vector_width
 Position = str | int  # a name or a number
@@ -19,6 +20,8 @@ I32, I64 = np.dtype("int32"), np.dtype("int64")
 
 _TYPES = {"float32": "float", "float64": "double", "bool": "i1"}
 _TYPES |= {f"{u}int{bits}": f"i{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)}
+# Short floats are bits, which nothing but a conversion looks into.
+_TYPES |= {"float16": "i16", "bfloat16": "i16"}
 
 
 @cache  # NumPy takes a while to name a type
@@ -38,12 +41,50 @@ def lanes(element: str, width: int) -> str:
     return element if width == 1 else f"<{width} x {element}>"
 
 
+def suffix(element: str, width: int) -> str:
+    """Return what a function of LLVM's that exists for every type is called by."""
+    short = {"float": "f32", "double": "f64"}.get(element, element)
+    return f"v{width}{short}" if width > 1 else short
+
+
 def number(value: float | int | bool, dtype: np.dtype) -> str:
     """Return a constant as LLVM writes it, exact to the last bit."""
+    if is_short(dtype):
+        return str(int(dtype.type(value).view(np.uint16)))
     if dtype.kind != "f":
         return str(int(value))
     exact = np.float64(np.float32(value)) if dtype.itemsize == 4 else np.float64(value)
     return f"0x{int(exact.view(np.uint64)):016X}"
+
+
+class Parameter(int):
+    """A whole number that a kernel is told when it runs; in text, its name.
+
+    It stands where a size or a stride would: what it is cannot be asked for while the
+    text is written, so that one text serves all values. It is neither 0 nor 1.
+    """
+
+    number: int
+
+    def __new__(cls, number: int) -> Parameter:
+        parameter = super().__new__(cls, (1 << 62) + number)  # larger than any size
+        parameter.number = number
+        return parameter
+
+    def __str__(self) -> str:
+        return f"%p{self.number}"
+
+    __repr__ = __str__
+
+    def __format__(self, _: str) -> str:
+        return str(self)
+
+    def _refuse(self, *_: object) -> Any:
+        raise TypeError(f"the value of {self} is not known here")
+
+    __lt__ = __le__ = __gt__ = __ge__ = __bool__ = _refuse
+    __add__ = __sub__ = __mul__ = __floordiv__ = __mod__ = __neg__ = _refuse
+    __radd__ = __rsub__ = __rmul__ = __rfloordiv__ = __rmod__ = _refuse
 
 
 class Val(NamedTuple):
@@ -122,14 +163,29 @@ class Text:
         return self.let(f"add nsw i64 {a}, {b}")
 
     def times(self, a: str, factor: int) -> str:
-        """Multiply an index by a constant."""
+        """Multiply an index by a constant, or by a parameter."""
         if factor == 0 or a == "0":
             return "0"
         if factor == 1:
             return a
-        if _is_number(a):
+        if a == "1":
+            return str(factor)
+        if _is_number(a) and not isinstance(factor, Parameter):
             return str(int(a) * factor)
         return self.let(f"mul nsw i64 {a}, {factor}")
+
+    def product(self, a: str, b: str) -> str:
+        """Multiply two indices."""
+        return "0" if "0" in (a, b) else self.let(f"mul nsw i64 {a}, {b}")
+
+    def minus(self, a: str, b: str) -> str:
+        """Subtract two indices."""
+        return a if b == "0" else self.let(f"sub nsw i64 {a}, {b}")
+
+    def smaller(self, a: str, b: str) -> str:
+        """Return the smaller of two indices."""
+        less = self.let(f"icmp slt i64 {a}, {b}")
+        return self.let(f"select i1 {less}, i64 {a}, i64 {b}")
 
     def affine(
         self, indices: Sequence[str], strides: Sequence[int], offset: int
@@ -145,6 +201,12 @@ class Text:
         if index in ("0", 0):
             return base
         return self.let(f"getelementptr inbounds {element}, ptr {base}, i64 {index}")
+
+    def rounded_down(self, count: Position, step: int) -> Position:
+        """Return the largest multiple of a step, a power of two, that is in a count."""
+        if is_known(count):
+            return int(count) // step * step
+        return self.let(f"and i64 {count}, {-step}")
 
     def divided(self, number: str, by: int, sign: str = "u") -> tuple[str, str]:
         """Return the quotient and the remainder of an index."""
@@ -186,6 +248,23 @@ class Text:
             return []
 
         self.loop(start, stop, step, run)
+
+    def until(self, start: str, stop: str, body: Callable[[str], str]) -> None:
+        """Run a body from start on, which returns where to go on, until stop."""
+        before, head, after = self.block, self.fresh("head"), self.fresh("after")
+        some = self.let(f"icmp slt i64 {start}, {stop}")
+        self.do(f"br i1 {some}, label {head}, label {after}")
+        self.label(head)
+        index, phi = self.fresh("i"), list[str]()
+        self.lines.append(phi)
+        following = body(index)
+        again = self.let(f"icmp slt i64 {following}, {stop}")
+        latch = self.block
+        self.do(f"br i1 {again}, label {head}, label {after}")
+        phi.append(
+            f"  {index} = phi i64 [ {start}, %{before} ], [ {following}, %{latch} ]"
+        )
+        self.label(after)
 
     def carry(
         self,
@@ -260,6 +339,11 @@ def _is_number(text: str) -> bool:
     return text.lstrip("-").isdigit()
 
 
+def is_known(position: Position) -> bool:
+    """Return whether a position is a number, not a name or a parameter."""
+    return _is_number(str(position))
+
+
 class Maths:
     """Emits arithmetic into a function, the same in every lane."""
 
@@ -268,6 +352,9 @@ class Maths:
 
     def constant(self, value: float, dtype: np.dtype, width: int) -> Val:
         """Return a number, in every lane."""
+        if isinstance(value, Parameter):
+            assert dtype.itemsize == 8
+            return self.splat(Val(str(value), dtype, 1), width)
         name = number(value, dtype)
         if width == 1:
             return Val(name, dtype, 1)
@@ -372,8 +459,7 @@ class Maths:
         """Call a function of LLVM's that exists for every type."""
         dtype, width = args[0].dtype, args[0].width
         element = llvm_type(dtype)
-        suffix = {"float": "f32", "double": "f64"}.get(element, element)
-        full = f"llvm.{name}.v{width}{suffix}" if width > 1 else f"llvm.{name}.{suffix}"
+        full = f"llvm.{name}.{suffix(element, width)}"
         kind = lanes(element, width)
         kinds = ", ".join(arg.type for arg in args)
         self.text.declare(f"declare {kind} @{full}({kinds})")

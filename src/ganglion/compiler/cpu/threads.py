@@ -18,7 +18,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,15 +28,44 @@ from ganglion.compiler.cpu import jit, tuning
 from ganglion.compiler.cpu.plan import aligned
 
 CORE_NAME = "\0ganglion-core-{}"  # a zero at the start: no file
-# Bytes of a pool: a cache line each for round, sleepers, job, and three of the barrier.
-POOL_BYTES, BARRIER_AT = 384, 192
+# Cache lines of a pool: of the barrier, its root, round, sleepers, and a counter for
+# each group of threads (see `step_loop.ll`); then the mailbox of each helper.
+_LINE, BARRIER_LINES, GROUP = 64, 3, 4
 
 
 def usable_cores() -> list[int]:
-    """Return the numbers of the cores this thread may run on, [] where unknown."""
+    """Return the numbers of the cores this thread may run on, [] where unknown.
+
+    Where several are threads of one physical core, the first of each come first.
+    """
     if not hasattr(os, "sched_getaffinity"):
         return []
-    return sorted(os.sched_getaffinity(0))
+    return in_order(sorted(os.sched_getaffinity(0)), _siblings)
+
+
+def in_order(cores: Sequence[int], siblings: Callable[[int], str]) -> list[int]:
+    """Return cores so that threads of one physical core are as far apart as can be.
+
+    >>> in_order(range(8), lambda core: f"{core // 2}")  # 0 and 1 are one core
+    [0, 2, 4, 6, 1, 3, 5, 7]
+    """
+    seen: Counter[str] = Counter()
+    rank = {}
+    for core in cores:
+        shared_with = siblings(core)
+        rank[core] = seen[shared_with]
+        seen[shared_with] += 1
+    return sorted(cores, key=lambda core: (rank[core], core))
+
+
+def _siblings(core: int) -> str:
+    """Return a name of the physical core that a core is a thread of."""
+    path = f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list"
+    try:
+        with open(path) as file:
+            return file.read().strip()
+    except OSError:  # no Linux, or a container that hides it
+        return str(core)
 
 
 class Claim:
@@ -112,9 +142,10 @@ class Pool:
         self.claim = Claim(threads if self.wants_cores else 0, usable_cores())
         self.cores = self.claim.cores
         self.claimed_at = time.monotonic()
-        self._memory = aligned(POOL_BYTES)
-        self._address = int(self._memory.ctypes.data)
-        self.barrier = self._address + BARRIER_AT
+        groups = -(-threads // GROUP)
+        self._memory = aligned(_LINE * (BARRIER_LINES + groups + threads))
+        self.barrier = int(self._memory.ctypes.data)
+        self._mailboxes = self.barrier + _LINE * (BARRIER_LINES + groups)
         self._helpers = [
             threading.Thread(
                 target=self._help, args=(n,), daemon=True, name=f"ganglion-{n}"
@@ -128,12 +159,13 @@ class Pool:
         if self.cores:
             os.sched_setaffinity(0, {self.cores[number]})
         # Stays in native code, without Python's lock, until the pool is closed.
-        jit.native().serve(self._address, number, self.spins)
+        mailbox = self._mailboxes + _LINE * (number - 1)
+        jit.native().serve(mailbox, number, self.spins)
 
-    def run(self, job: int) -> None:
-        """Run a job on all threads; the calling one is the first."""
+    def run(self, job: int, threads: int) -> None:
+        """Run a job on some of the threads; the calling one is the first."""
         with self._pinned():
-            jit.native().lead(self._address, job)
+            jit.native().lead(self._mailboxes, job, threads - 1)
 
     @contextmanager
     def _pinned(self) -> Iterator[None]:
@@ -149,8 +181,9 @@ class Pool:
             os.sched_setaffinity(0, before)
 
     def fits(self, threads: int) -> bool:
-        """Return whether a new pool of so many threads would be no better."""
-        wanted = (threads, _spins(threads), pins(threads))
+        """Return whether a new pool for so many threads would be no better."""
+        size = _pool_size(threads)
+        wanted = (size, _spins(size), pins(size))
         if (self.threads, self.spins, self.wants_cores) != wanted:
             return False
         waited = time.monotonic() - self.claimed_at
@@ -159,10 +192,15 @@ class Pool:
 
     def close(self) -> None:
         """Let the helpers end."""
-        jit.native().lead(self._address, None)
+        jit.native().lead(self._mailboxes, None, len(self._helpers))
         for helper in self._helpers:
             helper.join()
         self.claim.release()
+
+
+def _pool_size(threads: int) -> int:
+    """Return how many threads a pool has: programs that want fewer share it."""
+    return max(threads, config.threads())
 
 
 _lock = threading.Lock()
@@ -180,7 +218,7 @@ def shared(threads: int) -> Iterator[Pool | None]:
         if _pool is None or not _pool.fits(threads):
             if _pool is not None:
                 _pool.close()
-            _pool = Pool(threads)
+            _pool = Pool(_pool_size(threads))
         yield _pool
     finally:
         _lock.release()

@@ -1,8 +1,9 @@
 """Loops over time for threads: each takes rows of the batch through all steps.
 
 Where the rows of a batch never meet within the loop, a thread runs all steps for some
-of them: it waits for nobody, and weights and state stay in its cache. Otherwise one
-thread runs the whole loop.
+of them: it waits for nobody, and weights and state stay in its cache. What the next
+step touches comes there while a product is computed. Otherwise one thread runs the
+whole loop.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from ganglion.compiler.plan.time_loop import (
 def split_time_loops(kernels: Sequence[Kernel]) -> list[Kernel]:
     """Return the kernels with the products of loops split by groups of rows."""
     return [
-        replace(kernel, body=tuple(_by_groups(inner) for inner in kernel.body))
+        _prefetching(replace(kernel, body=tuple(map(_by_groups, kernel.body))))
         if isinstance(kernel, TimeLoop)
         else kernel
         for kernel in kernels
@@ -51,6 +52,38 @@ def independent_groups(loop: TimeLoop) -> int:
     footprints = [kernel.footprint() for kernel in loop.body]
     units = [f.units for f in footprints if f is not None and f.grain == 1]
     return math.gcd(*units) if len(units) == len(footprints) else 1
+
+
+def _prefetching(loop: TimeLoop) -> TimeLoop:
+    """Return a loop whose largest product prefetches what the next step touches.
+
+    Arrays of all steps are too large for a cache, and the product waits for nothing:
+    so the memory works while it computes.
+    """
+    groups = independent_groups(loop)
+    products = [k for k in loop.body if isinstance(k, Contract) and len(k.rows) == 1]
+    if groups == 1 or not products:
+        return loop
+    largest = max(products, key=lambda kernel: kernel.cost)
+    windows = _next_windows(loop)
+    ahead = replace(largest, prefetched=tuple(window.buffer for window in windows))
+    body = tuple(ahead if kernel is largest else kernel for kernel in loop.body)
+    return replace(loop, body=body, windows=(*loop.windows, *windows))
+
+
+def _next_windows(loop: TimeLoop) -> list[Window]:
+    """Return what windows will be at the next step, but for what is in use now."""
+    own = {b.key for k in loop.body if (f := k.footprint()) for b in f.own}
+    now = {(w.stacked.key, w.offset, w.stride) for w in loop.windows}
+    ahead: dict[tuple[BufferKey, int, int], Window] = {}
+    for window in loop.windows:
+        start = window.offset + window.stride
+        place = (window.stacked.key, start, window.stride)
+        if window.slots or window.buffer.key not in own or place in now:
+            continue
+        buffer = replace(window.buffer, name=f"{window.buffer.name}.next")
+        ahead[place] = replace(window, buffer=buffer, offset=start)
+    return list(ahead.values())
 
 
 # ---- text ----------------------------------------------------------------------------

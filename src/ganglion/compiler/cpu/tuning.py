@@ -20,14 +20,35 @@ class CpuTuning:
     accumulators: int = 28  # vectors that fit beside the operands in 32 registers
     tile_rows: int = 14  # at most, of a tile of accumulators
     tile_vectors: int = 4  # at most, side by side in a tile
+    chains: int = 2  # vectors that functions are computed of at once: a power of two
+    small_product: int = 1 << 21  # multiplications: more have tiles made for them
     blocked_inner: int = 2048  # inner size from which products go block by block
-    inner_block: int = 256  # of those: rows of the right operand that stay in the cache
+    inner_block: int = (
+        256  # of those, and of large ones: indices that stay in the cache
+    )
     prefetched_rows: int = 16  # of those: how far ahead one comes into the first cache
     halfway_vectors: int = 24  # between the transforms of a tile's columns and rows
     column_accumulators: int = 8  # vectors of column sums in one walk over the rows
+    least_parameter: int = 16  # sizes below are constants of a loop's text
+    small_loop: float = 5_000.0  # work: more repays a text made for its sizes
+    long_axis: int = 128  # unless its vectors lie along so many elements
+    lanes_worth_filling: int = 8  # by neighbouring sums
     narrow_sum: int = 32  # elements that are added up in their own type
+    line_bytes: int = 64  # of a cache
+    prefetching_run: int = 32  # inner indices at most between prefetches for later
     page_bytes: int = 4096  # beyond, processors do not prefetch by themselves
     prefetched_pages: int = 16  # of a buffer: smaller ones stay in the cache
+
+    # ---- large products, whose matrices are packed
+    packed_bytes: int = 2**21  # of a right matrix, at least
+    fewest_packed_rows: int = 28
+    packed_rows: int = 14  # of a tile
+    packed_vectors: int = 2  # of a tile, of 16 float32
+    packed_columns: int = 512  # of a block, at most: packed, they fit the second cache
+    packed_block_rows: int = 256  # of a piece, at most
+    packed_grain: int = 8  # strips of columns at least that a thread takes at once
+    merged_rows: int = 1024  # at most, for which columns are packed once
+    packed_ahead: int = 8  # rows that are prefetched while columns are packed
 
     # ---- cache blocking
     slice_bytes: int = 256 * 1024  # of a buffer, unless there are enough slices
@@ -47,6 +68,7 @@ class CpuTuning:
     zero_group: int = 4
     thin_zero_group: int = 8
     thin_columns: int = 16  # at most, of a right operand with short rows
+    listed_product: int = 1 << 17  # multiplications: fewer take as long as a list
     listed_inner: int = 16  # inner size below which a list costs more than it saves
     listed_columns: int = 4  # likewise
     listed_bits: int = 8  # inner indices in a word, likewise
@@ -59,12 +81,13 @@ class CpuTuning:
     thread_splits: int = 32  # parts of a batch or a long sum, for any number of threads
     enough_pieces: int = 8  # of a contraction, for threads to share as they are
     map_grain: int = 64  # elements of a map over one axis that stay on one thread
-    barrier: float = 700.0  # what waiting for all threads costs
+    barrier: float = 700.0  # what waiting for all threads costs at least
     worth_sharing: float = 2_000.0  # work of a kernel: less stays on one thread
     kernel_slices: int = 16  # for threads to take, where cache blocking says nothing
     worth_stealing: float = 100_000.0  # work of a run whose slices threads take in turn
     worth_waking: float = 150_000.0  # work of all steps: waking threads costs as much
     shared_time: float = 0.8  # estimated part of the time on one thread that still pays
+    more_threads: float = 0.95  # of the time on half as many, likewise
     spins: int = 40_000  # about a millisecond: waking a core may take 100 µs
     spins_crowded: int = 50  # a waiting thread keeps others from working
     crowded_load: float = 1.5  # per core; ours alone make a load of one at most

@@ -59,7 +59,7 @@ def stage_rows(schedule: Schedule) -> Schedule:
     persistent = schedule.step.persistent
     for partition in (partition for partition in partitions if partition.row_wise):
         alone, full = {id(partition)}, whole_rows(partition.kernels)
-        for key, size in row_sizes(partition.kernels).items():
+        for key, size in row_sizes(partition.kernels, partition.rows).items():
             if key[0] != "arena":
                 continue
             if users[key] == alone and key not in persistent:

@@ -7,20 +7,21 @@ test puts a driver of its own in its place.
 from __future__ import annotations
 
 import ctypes
-import importlib.metadata
 import importlib.util
 import os
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from ganglion.compiler.cuda.target import GpuSpec
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 INSTALL = "pip install 'ganglion-nn[cuda]'"
 Handle = Any
@@ -153,6 +154,8 @@ def _capability(cu: Any, device: Any) -> int:
 @cache
 def start() -> Future[CudaDriver]:
     """Begin to make the GPU ready: that takes a while, beside other work."""
+    from concurrent.futures import ThreadPoolExecutor  # slow to import
+
     pool = ThreadPoolExecutor(1)
     started = pool.submit(CudaDriver)
     pool.shutdown(wait=False)
@@ -182,10 +185,12 @@ def compile_source(source: str, architecture: str, kind: str = "cubin") -> bytes
 
 def compiler(capability: int) -> str:
     """Return NVRTC's version, that of what calls it, and the options."""
+    from importlib.metadata import version  # slow to import
+
     from cuda.bindings import nvrtc
 
     _, major, minor = nvrtc.nvrtcVersion()
-    caller = importlib.metadata.version("cuda-core")
+    caller = version("cuda-core")
     options = ", ".join(f"{name} {value}" for name, value in OPTIONS.items())
     return f"NVRTC {major}.{minor}, cuda-core {caller}, sm_{capability}, {options}"
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ganglion.compiler.cuda.fusion import FusedKernel, Stored, is_copy
+from ganglion.compiler.cuda.fusion import BlockRows, FusedKernel, Stored, is_copy
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import (
     THREADS,
@@ -25,6 +25,8 @@ from ganglion.compiler.cuda.text import (
     is_wide,
     number,
 )
+from ganglion.compiler.ir.graph import is_short
+from ganglion.compiler.ir.shaping import is_float
 from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import (
     Apply,
@@ -42,12 +44,23 @@ from ganglion.compiler.plan.kernels import (
 )
 
 I64 = np.dtype("int64")
-_OVERFLOWING = ("add", "subtract", "multiply", "negative")
+_OVERFLOWING = ("add", "subtract", "multiply", "negative", "left_shift")
 _MATH = ["floor", "sqrt", "exp", "expm1", "log", "log1p", "sin", "cos", "erf"]
+_MATH += ["erfc", "cbrt"]
 # An op on its arguments; {f} stands behind the names of functions of float32.
 _OPS = {name: name + "{f}({0})" for name in _MATH} | {
     "round": "rint{f}({0})",
     "power": "pow{f}({0}, {1})",
+    "arcsin": "asin{f}({0})",
+    "arccos": "acos{f}({0})",
+    "arctan": "atan{f}({0})",
+    "arctan2": "atan2{f}({0}, {1})",
+    "nextafter": "nextafter{f}({0}, {1})",
+    "bitwise_and": "{0} & {1}",
+    "bitwise_or": "{0} | {1}",
+    "bitwise_xor": "{0} ^ {1}",
+    "left_shift": "{0} << {1}",
+    "right_shift": "{0} >> {1}",
     "add": "{0} + {1}",
     "subtract": "{0} - {1}",
     "multiply": "{0} * {1}",
@@ -162,6 +175,10 @@ def cast(value: str, old: np.dtype, new: np.dtype) -> str:
     """Convert as NumPy does."""
     if old == new:
         return value
+    if is_short(old):
+        return cast(f"(float){value}", np.dtype("float32"), new)
+    if is_short(new):
+        return f"as_{new.name}({value})"
     if new.kind == "b":
         return f"({value} != 0)"
     if old.kind == "f" and new.kind == "u" and new.itemsize < 8:
@@ -176,9 +193,9 @@ def _indirect(body: Body, expr: Indirect, at: Bindings, row: str) -> str:
     kind = "long long" if expr.table.size > 2**31 - 1 else "int"
     offset = f"({inside} ? ({kind}){row} : 0) * {expr.row_size} + {within}"
     element = f"{body.pointer(expr.table)}[{offset}]"
-    if expr.dtype.kind != "f":
+    if not is_float(expr.dtype):
         return element
-    return f"{inside} ? {element} : not_a_number<{c_type(expr.dtype)}>()"
+    return f"{inside} ? {element} : {number(math.nan, expr.dtype)}"
 
 
 # ---- vectors: neighbours along an axis ---------------------------------------------
@@ -250,20 +267,23 @@ FEWEST_TRANSPOSED = 8  # elements of an axis that are worth it
 TILES_PER_BLOCK, TRANSPOSING_BLOCKS = 4, 64  # if there are enough tiles for all
 
 
-def emit_map(fused: FusedKernel, spec: GpuSpec, rows: int = 0) -> Emitted:
+def emit_map(
+    fused: FusedKernel, spec: GpuSpec, rows: BlockRows | None = None
+) -> Emitted:
     """Return a loop without reduction, and its epilogues, as text.
 
-    With `rows`, a block has so many of its rows.
+    With `rows`, a block has some of its rows.
     """
     kernel = fused.kernel
     assert isinstance(kernel, Loop)
     total = math.prod(kernel.shape)
-    body = Body(is_wide(fused.buffers(), total), row_wise=rows > 0)
+    body = Body(is_wide(fused.buffers(), total), rows.axes if rows else ())
     shape = kernel.shape or (1,)
-    row_size = math.prod(shape[1:])
     width = _map_width(fused, kernel, total, spec)
     if rows:
-        shape, total, width = (rows, *shape[1:]), rows * row_size, 1
+        shape = rows.of(shape)
+        total = math.prod(shape)
+        width = vector_width(fused, shape[-1]) if total >= 4 * THREADS else 1
     count = total // width
     if THREADS < count <= TUNING.one_block_elements:  # of which a block takes turns
         body.unroll(4)
@@ -275,7 +295,7 @@ def emit_map(fused: FusedKernel, spec: GpuSpec, rows: int = 0) -> Emitted:
         values = compute_and_store(body, kernel.outputs, at, width, {}, fused)
         flat = "i" if width == 1 else f"i * {width}"
         if rows:
-            flat = f"row0 * {row_size} + i"
+            flat = f"row0 * {total // rows.count} + {flat}"
         emit_epilogues(body, fused, flat, width, values)
     return body.emitted(blocks_for(count))
 

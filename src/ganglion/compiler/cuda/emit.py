@@ -20,7 +20,9 @@ from ganglion.compiler.cuda.elementwise import (
     transposed_axes,
 )
 from ganglion.compiler.cuda.fusion import (
+    BlockRows,
     FusedKernel,
+    rows_of_block,
     rows_per_block,
     staged_rows,
     staged_whole,
@@ -312,7 +314,7 @@ class _Emitter:
             max(partition.shared for partition in partitions),
             self.spec.shared_per_block,
         )
-        if any(partition.staging for partition in partitions):
+        if any(self._may_gather(partition) for partition in partitions):
             shared = max(shared, most // TUNING.row_wise_share)
         pair = launch.products > 0 and 2 * (shared + 1024) <= most
         # Loops over time fill the registers of a processor with weights.
@@ -321,6 +323,11 @@ class _Emitter:
         self.functions.setdefault(name, text)
         blocks = sum(partition.blocks for partition in partitions)
         return Call(name, blocks, shared, self._renamed(function.buffers))
+
+    def _may_gather(self, partition: PartitionText) -> bool:
+        """Return whether row-wise blocks are so few that they must be kept apart."""
+        most = TUNING.row_wise_share * self.spec.processors
+        return partition.staging is not None and partition.blocks <= most
 
     def _partitions(self, launch: Launch) -> list[PartitionText]:
         """Return the partitions of a launch, tiled such that its blocks run at once."""
@@ -403,13 +410,16 @@ class _Emitter:
             rows_per_block(partition.rows, undivided.kernels),
             partition.fused_kernels,
         )
-        bodies = [emit_rows(fused, context.spec, rows) for fused in fused_kernels]
+        bodies = [
+            emit_rows(fused, context.spec, rows_of_block(fused, partition.rows, rows))
+            for fused in fused_kernels
+        ]
         staging = RowStaging(
             rows,
             partition.private,
             [partition.written_back_by(fused) for fused in fused_kernels],
             staged_rows(fused_kernels, partition.rows),
-            {buffer.key for buffer in staged_whole(fused_kernels)},
+            {buffer.key for buffer in staged_whole(fused_kernels, partition.rows)},
             {key for fused in fused_kernels for key in fused.ready},
         )
         blocks = partition.rows // rows
@@ -454,7 +464,7 @@ def emit_fused(fused: FusedKernel, context: LaunchContext) -> Emitted:
     raise TypeError(f"no CUDA code for a {type(kernel).__name__}")
 
 
-def emit_rows(fused: FusedKernel, spec: GpuSpec, rows: int) -> Emitted:
+def emit_rows(fused: FusedKernel, spec: GpuSpec, rows: BlockRows) -> Emitted:
     """Return a loop of which a block has some rows as text."""
     assert isinstance(fused.kernel, Loop)
     emit_loop = emit_reduction if fused.kernel.reduced else emit_map

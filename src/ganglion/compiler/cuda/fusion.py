@@ -7,7 +7,9 @@ producer's store.
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -337,21 +339,82 @@ def sizes(axes: Sequence[Axis]) -> tuple[int, ...]:
 Access = tuple[BufferKey, View, tuple[int, ...]]
 
 
-def fusable_rows(kernel: Kernel) -> int:
-    """Return over how many rows a kernel may be fused row-wise, 0 for none."""
-    if not isinstance(kernel, Loop) or kernel.adds or not kernel.outer:
-        return 0
-    rows = kernel.outer[0]
-    most = (
-        TUNING.most_row_wise_products
-        if _is_product(kernel)
-        else TUNING.most_row_wise_elements
+@dataclass(frozen=True)
+class BlockRows:
+    """The rows of a loop that a block has; the rows are those of the leading axes."""
+
+    count: int
+    axes: Shape
+
+    def of(self, shape: Shape) -> Shape:
+        """Return the shape of a block's rows; of several row axes, the last counts.
+
+        >>> BlockRows(4, (128,)).of((128, 10)), BlockRows(4, (8, 16)).of((8, 16, 10))
+        ((4, 10), (1, 4, 10))
+        """
+        before = len(self.axes) - 1
+        return (*(1 for _ in range(before)), self.count, *shape[before + 1 :])
+
+
+def row_axes(shape: Shape, rows: int) -> Shape | None:
+    """Return the leading axes that are so many rows together, None if none are.
+
+    >>> row_axes((128, 10), 128), row_axes((8, 16, 10), 128), row_axes((8, 16), 64)
+    ((128,), (8, 16), None)
+    """
+    for last in range(len(shape)):
+        if math.prod(shape[: last + 1]) == rows:
+            return shape[: last + 1]
+    return None
+
+
+def rows_of_block(fused: FusedKernel, rows: int, count: int) -> BlockRows:
+    """Return the rows of a loop's blocks, which have so many of all rows each."""
+    assert isinstance(fused.kernel, Loop)
+    axes = row_axes(fused.kernel.outer, rows)
+    assert axes is not None
+    return BlockRows(count, axes)
+
+
+def row_counts(kernel: Kernel) -> frozenset[int]:
+    """Return over how many rows a kernel may be fused row-wise: all that suit it."""
+    if not isinstance(kernel, Loop) or kernel.adds:
+        return frozenset()
+    counts = itertools.accumulate(kernel.outer, operator.mul)
+    return frozenset(rows for rows in counts if _suits_rows(kernel, rows))
+
+
+def first_row_counts(kernel: Kernel) -> frozenset[int]:
+    """Return over how many rows others may be fused with a kernel before them.
+
+    Many rows of very few elements are not worth it: they run better side by side.
+    """
+    counts = row_counts(kernel)
+    if not isinstance(kernel, Loop):
+        return counts
+    elements = math.prod(kernel.shape)
+    return frozenset(
+        rows
+        for rows in counts
+        if rows <= TUNING.most_rows or elements // rows >= TUNING.shortest_row
     )
-    fits = (
-        TUNING.fewest_rows <= rows <= TUNING.most_rows
-        and math.prod(kernel.shape) <= most
+
+
+def _suits_rows(kernel: Loop, rows: int) -> bool:
+    elements = math.prod(kernel.shape)
+    if TUNING.fewest_rows <= rows <= TUNING.most_rows:
+        few = (
+            TUNING.most_row_wise_products
+            if _is_product(kernel)
+            else TUNING.most_row_wise_elements
+        )
+        return elements <= few
+    # Many short rows fill a GPU: all that counts is that they are read once.
+    return (
+        TUNING.most_rows < rows <= TUNING.most_short_rows
+        and elements // rows <= TUNING.short_row
+        and not _is_product(kernel)
     )
-    return rows if fits else 0
 
 
 def _is_product(kernel: Loop) -> bool:
@@ -375,36 +438,34 @@ def rows_per_block(rows: int, kernels: Sequence[Kernel]) -> int:
     return max(n for n in range(1, rows + 1) if rows % n == 0 and rows // n >= wanted)
 
 
-def can_fuse_rows(kernels: Sequence[Kernel], new: Kernel) -> bool:
-    """Return whether a kernel and others need only their own rows of each other."""
-    rows = fusable_rows(new)
-    every = [*kernels, new]
-    if not rows or any(fusable_rows(kernel) != rows for kernel in every):
+def can_fuse_rows(kernels: Sequence[Kernel], rows: int) -> bool:
+    """Return whether kernels need only their own of so many rows of each other."""
+    if not rows or any(rows not in row_counts(kernel) for kernel in kernels):
         return False
-    written: set[BufferKey] = {b.key for kernel in every for b in kernel.writes()}
+    written: set[BufferKey] = {b.key for kernel in kernels for b in kernel.writes()}
     steps: dict[BufferKey, set[int]] = defaultdict(set)
-    for kernel in every:
+    for kernel in kernels:
         assert isinstance(kernel, Loop)
         for expr in walk(*kernel.exprs):
             if any(b.key in written for b in tables_of(expr)):
                 return False
         for key, view, shape in _accesses(kernel):
             if key in written:
-                step = _row_stride(view, shape)
+                step = _row_stride(view, shape, rows)
                 if step is None:
                     return False
                 steps[key].add(step)
     return all(len(strides) == 1 for strides in steps.values())
 
 
-def row_sizes(kernels: Sequence[Kernel]) -> dict[BufferKey, int]:
+def row_sizes(kernels: Sequence[Kernel], rows: int) -> dict[BufferKey, int]:
     """Return the arrays that kernels compute row-wise, with the elements of a row."""
     sizes: dict[BufferKey, int] = {}
     for kernel in kernels:
         assert isinstance(kernel, Loop)
         for _, view in kernel.outputs:
-            size = view.buffer.size // kernel.outer[0]
-            if _row_stride(view, kernel.outer) == size:
+            size = view.buffer.size // rows
+            if _row_stride(view, kernel.outer, rows) == size:
                 sizes[view.buffer.key] = size
     return sizes
 
@@ -422,13 +483,18 @@ def whole_rows(kernels: Sequence[Kernel]) -> set[BufferKey]:
     return {key for key in flat if writes[key] == 1}
 
 
-def staged_whole(fused_kernels: Sequence[FusedKernel]) -> list[Buffer]:
+def staged_whole(fused_kernels: Sequence[FusedKernel], rows: int) -> list[Buffer]:
     """Return the small arrays that a partition's blocks copy as a whole.
 
     All rows need all of them, or they are very small.
     """
-    loads = [view for _, view, _ in _loads_of_others(fused_kernels)]
-    row_wise = {view.buffer.key for view in loads if any(view.strides[:1])}
+    others = list(_loads_of_others(fused_kernels))
+    row_wise = {
+        key
+        for key, view, shape in others
+        if any(view.strides[: len(row_axes(shape, rows) or ())])
+    }
+    loads = [view for _, view, _ in others]
     staged: dict[BufferKey, Buffer] = {}
     room = TUNING.most_staged_bytes
     for buffer in (view.buffer for view in loads):
@@ -457,8 +523,8 @@ def staged_rows(
         steps[table].add(None)  # any row of it may be asked for
     for key, view, shape in _loads_of_others(fused_kernels):
         sizes[key] = view.buffer.size // rows
-        own = shape[:1] == (rows,) and view.buffer.size % rows == 0
-        steps[key].add(_row_stride(view, shape) if own else None)
+        own = view.buffer.size % rows == 0
+        steps[key].add(_row_stride(view, shape, rows) if own else None)
     return {
         key: size
         for key, size in sizes.items()
@@ -486,10 +552,19 @@ def _accesses(kernel: Loop) -> Iterator[Access]:
         yield view.buffer.key, view, kernel.outer
 
 
-def _row_stride(view: View, shape: tuple[int, ...]) -> int | None:
+def _row_stride(view: View, shape: Shape, rows: int) -> int | None:
     """Return how far rows of a view lie apart, None if they overlap."""
-    first, *others = view.strides
-    if min(others, default=0) < 0 or view.offset < 0 or first <= 0:
+    axes = row_axes(shape, rows)
+    if axes is None:
         return None
-    span = sum((n - 1) * s for n, s in zip(shape[1:], others, strict=True))
-    return first if view.offset + span < first else None
+    last = len(axes) - 1
+    stride, others = view.strides[last], view.strides[last + 1 :]
+    if min(others, default=0) < 0 or view.offset < 0 or stride <= 0:
+        return None
+    below = [stride * step for step in row_major(axes)]
+    if any(
+        n > 1 and s != b for n, s, b in zip(axes, view.strides, below, strict=False)
+    ):
+        return None  # rows that are not one behind the other
+    span = sum((n - 1) * s for n, s in zip(shape[last + 1 :], others, strict=True))
+    return stride if view.offset + span < stride else None

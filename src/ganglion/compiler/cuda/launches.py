@@ -87,7 +87,8 @@ class Partition:
     fused_kernels: list[FusedKernel]
     small: bool
     launch: int
-    rows: int = 0  # over which its kernels may be fused row-wise
+    # Over how many rows its kernels may be fused row-wise: all that are possible.
+    row_counts: frozenset[int] = frozenset()
     priority: Priority = Priority.CRITICAL
     # Arrays in the shared memory of row-wise blocks, with the elements of a row:
     # nowhere else, or also in global memory; see `stage_rows`.
@@ -99,6 +100,11 @@ class Partition:
     def kernels(self) -> list[Kernel]:
         """All kernels of the partition."""
         return [kernel for fused in self.fused_kernels for kernel in fused.kernels]
+
+    @property
+    def rows(self) -> int:
+        """Over how many rows its kernels may be fused row-wise, 0 for none."""
+        return min(self.row_counts, default=0)
 
     @property
     def row_wise(self) -> bool:
@@ -437,8 +443,8 @@ class _Launches:
         """Check that row-wise blocks need only their own rows of each other."""
         for number, launch in enumerate(self._launches):
             for partition in launch.partitions:
-                *others, last = partition.kernels
-                if partition.row_wise and not can_fuse_rows(others, last):
+                fits = can_fuse_rows(partition.kernels, partition.rows)
+                if partition.row_wise and not fits:
                     arrays = ", ".join(repr(name) for _, name in partition.private)
                     raise self._error(
                         number, f"has blocks that need rows of others: {arrays}"

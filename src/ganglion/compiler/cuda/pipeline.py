@@ -30,6 +30,7 @@ from ganglion.compiler.cuda.passes.simplify import (
 )
 from ganglion.compiler.cuda.scheduler import schedule
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
+from ganglion.compiler.ir.host import host_call_names
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.pipeline import (
     VERIFIERS,
@@ -48,6 +49,7 @@ from ganglion.compiler.plan.passes.graph import (
     without_empty,
 )
 from ganglion.compiler.plan.passes.loops import collapse, fuse
+from ganglion.compiler.plan.passes.short_floats import compute_in_float32
 
 
 def step_pass(
@@ -67,6 +69,11 @@ def pipeline(spec: GpuSpec) -> Pipeline:
     precision = spec.products
     return Pipeline(
         (
+            graph_pass(
+                "short-floats",
+                "floats of 16 bits are stored, and computed in float32",
+                compute_in_float32,
+            ),
             graph_pass(
                 "integer-products",
                 "kernels multiply floats: products of whole numbers become sums",
@@ -208,4 +215,10 @@ def pipeline(spec: GpuSpec) -> Pipeline:
 
 def build(program: Program, spec: GpuSpec, after: str | None = None) -> Any:
     """Return the schedule of a program, or the stage after the pass of this name."""
+    if names := host_call_names(program.graph):
+        raise NotImplementedError(
+            f"{', '.join(sorted(names))}: computed in Python on the host, which a step "
+            "that is recorded on a GPU cannot call. Run this model on the CPU: "
+            "GANGLION_BACKEND=cpu, or ganglion.config.set_backend('cpu')."
+        )
     return pipeline(spec).run(program, after)

@@ -41,6 +41,8 @@ def source(functions: Iterable[str]) -> str:
         for name, file in _ENTRY_POINTS.items()
         if any(f"{name}<" in text for text in texts)
     ]
+    if any("float16" in text for text in texts):
+        files.append("short_floats")
     device = [device_text(name)[1] for name in _with_includes(["common", *files])]
     return "\n".join([header(), *device, *texts])
 

@@ -23,7 +23,7 @@ from ganglion.compiler.cuda.elementwise import (
     store_vector,
     vector_width,
 )
-from ganglion.compiler.cuda.fusion import FusedKernel
+from ganglion.compiler.cuda.fusion import BlockRows, FusedKernel
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import (
     THREADS,
@@ -123,7 +123,9 @@ def _reads_beside(kernel: Loop) -> bool:
     return votes > 0 and kernel.shape[outer] > 1
 
 
-def emit_reduction(fused: FusedKernel, spec: GpuSpec, rows: int = 0) -> Emitted:
+def emit_reduction(
+    fused: FusedKernel, spec: GpuSpec, rows: BlockRows | None = None
+) -> Emitted:
     """Return a reduction and its epilogues as text, of some rows where it says so."""
     kernel = fused.kernel
     assert isinstance(kernel, Loop)
@@ -132,11 +134,11 @@ def emit_reduction(fused: FusedKernel, spec: GpuSpec, rows: int = 0) -> Emitted:
 
 class _Reduction:
     def __init__(
-        self, fused: FusedKernel, kernel: Loop, spec: GpuSpec, rows: int
+        self, fused: FusedKernel, kernel: Loop, spec: GpuSpec, rows: BlockRows | None
     ) -> None:
-        self.row_size = math.prod(kernel.outer[1:])
         if rows:
-            kernel = replace(kernel, shape=(rows, *kernel.shape[1:]))
+            kernel = replace(kernel, shape=rows.of(kernel.shape))
+        self.rows = rows
         self.fused, self.kernel = fused, kernel
         tiling = choose_tiling(kernel, fused, spec)
         if rows:  # one block does it all: in one turn, if it can
@@ -148,7 +150,7 @@ class _Reduction:
         self.length = math.prod(kernel.shape[len(kernel.outer) :])
         self.tiles = -(-self.results // tiling.across)
         wide = is_wide(fused.buffers(), self.results, self.length)
-        self.body = Body(wide, row_wise=rows > 0)
+        self.body = Body(wide, rows.axes if rows else ())
         self.exprs = kernel.exprs
         self.dtypes = [self._total_dtype(expr.dtype) for expr in self.exprs]
         argmax = kernel.how == "argmax"
@@ -363,8 +365,8 @@ class _Reduction:
             else:
                 body.do(f"{body.element(view, at)} = {name}[0];")
         flat = "i" if width == 1 else f"i * {width}"
-        if body.row_wise:
-            flat = f"row0 * {self.row_size} + i"
+        if self.rows:
+            flat = f"row0 * {math.prod(kernel.outer) // self.rows.count} + i"
         emit_epilogues(body, self.fused, flat, width, values)
 
 

@@ -12,10 +12,11 @@ from ganglion.compiler.cuda.fusion import (
     can_fuse_epilogue,
     can_fuse_partial_column_sum,
     can_fuse_rows,
-    fusable_rows,
+    first_row_counts,
     is_flat,
     is_map,
     is_producer,
+    row_counts,
 )
 from ganglion.compiler.cuda.launches import (
     Launch,
@@ -113,10 +114,10 @@ class Scheduler:
     def _fits_rows(self, epilogue: Kernel, producer: FusedKernel) -> bool:
         """Return whether an epilogue keeps its partition row-wise, if it must."""
         partition = self._partition_of[id(producer)]
-        if partition.rows and not can_fuse_rows(partition.kernels, epilogue):
-            if partition.row_wise:
-                return False
-            partition.rows = 0
+        counts = common_row_counts(partition, epilogue)
+        if partition.row_wise and not counts:
+            return False
+        partition.row_counts = counts
         return True
 
     def _has_all_rows(self, producer: FusedKernel) -> bool:
@@ -127,7 +128,7 @@ class Scheduler:
         partition = self._partition_of[id(producer)]
         if partition.row_wise:
             return False
-        partition.rows = 0
+        partition.row_counts = frozenset()
         return True
 
     def _launch_of(self, fused: FusedKernel) -> int:
@@ -159,13 +160,17 @@ class Scheduler:
         # Deferred kernels in a chain would only make a launch longer.
         may = priority is Priority.CRITICAL or last + 1 >= len(self.launches)
         may = may and length < TUNING.longest_partition
-        if may and row_wise and self._continues(fused.kernel, partitions):
+        counts = frozenset[int]()
+        if may and row_wise and len(partitions) == 1:
+            counts = common_row_counts(partitions[0], fused.kernel)
+        if counts:
             partition = partitions[0]
             partition.fused_kernels.append(fused)
+            partition.row_counts = counts
         elif may and follows:
             partition = self._merged(partitions)
             partition.fused_kernels.append(fused)
-            partition.rows = 0
+            partition.row_counts = frozenset()
         else:
             large = _elements(fused.kernel) >= TUNING.own_launch_elements
             waits = large or (priority is not Priority.CRITICAL and not small)
@@ -174,7 +179,8 @@ class Scheduler:
                 launch = last + 1  # rather beside others than in a launch of its own
             partition = self._new_partition(fused, small, launch)
             partition.priority = priority
-            partition.rows = fusable_rows(fused.kernel) if row_wise else 0
+            if row_wise:
+                partition.row_counts = first_row_counts(fused.kernel)
         self._partition_of[id(fused)] = partition
 
     def _scatters(self, kernel: Kernel, needs: list[FusedKernel]) -> bool:
@@ -185,14 +191,6 @@ class Scheduler:
             and not all(is_flat(view, kernel.outer) for _, view in kernel.outputs)
             and last + 1 < len(self.launches)
         )
-
-    def _continues(self, kernel: Kernel, partitions: list[Partition]) -> bool:
-        """Return whether a kernel continues its only partition, row-wise."""
-        if len(partitions) != 1 or not partitions[0].rows:
-            return False
-        (partition,) = partitions
-        same_rows = partition.rows == fusable_rows(kernel)
-        return same_rows and can_fuse_rows(partition.kernels, kernel)
 
     def _launch_without_products(self, launch: int) -> int:
         """Return the next launch without products.
@@ -222,6 +220,13 @@ class Scheduler:
         partition = Partition([fused], small, launch)
         self.launches[launch].partitions.append(partition)
         return partition
+
+
+def common_row_counts(partition: Partition, kernel: Kernel) -> frozenset[int]:
+    """Return over how many rows a kernel may be fused with a partition's, row-wise."""
+    kernels = [*partition.kernels, kernel]
+    counts = partition.row_counts & row_counts(kernel)
+    return frozenset(count for count in counts if can_fuse_rows(kernels, count))
 
 
 def _reads_from(kernel: Kernel, fused: FusedKernel) -> bool:

@@ -98,6 +98,9 @@ class GpuTuning:
     fewest_rows: int = 16
     most_rows: int = 1024
     most_row_wise_elements: int = 1 << 17
+    most_short_rows: int = 1 << 16  # that may be beyond these
+    shortest_row: int = 16  # elements
+    short_row: int = 1024
     most_row_wise_products: int = 1 << 20  # multiplications of a product as a loop
     narrow_product: int = 16  # columns, or length of sums: as fast as a loop
     fewest_row_wise_blocks: int = 32

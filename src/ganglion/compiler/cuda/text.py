@@ -16,7 +16,8 @@ from functools import cache
 
 import numpy as np
 
-from ganglion.compiler.plan.kernels import Buffer, View
+from ganglion.compiler.ir.graph import is_short
+from ganglion.compiler.plan.kernels import Buffer, Shape, View
 
 THREADS = 256  # of every block
 INT_MAX = 2**31 - 1  # larger indices need 64 bits
@@ -34,9 +35,11 @@ _C_TYPES = {
     "uint64": "unsigned long long",
     "bool": "bool",
     "void16": "bf16",
+    "float16": "float16",
+    "bfloat16": "bfloat16",
 }
-# NumPy has no bfloat16: two plain bytes stand for it. Loops load and store it as
-# float32, and compute with that.
+# Temporary arrays in which products find rounded operands; a model's own bfloat16 is
+# another type. Loops load and store it as float32, and compute with that.
 BF16 = np.dtype("V2")
 SHAPE = "${body}_shape"  # the struct beside a body
 STEP = Buffer("step", (), np.dtype("int32"), "step")  # which step of a run this is
@@ -96,6 +99,8 @@ def number(value: float, dtype: np.dtype) -> str:
         if integer == -(2**63):
             text = "(-9223372036854775807ll - 1)"
         return f"({c_type(dtype)}){text}" if dtype.itemsize < 4 else text
+    if is_short(dtype):
+        return f"as_{dtype.name}({number(dtype.type(value), np.dtype('float32'))})"
     real = float(np.dtype(dtype).type(value))
     if math.isnan(real):
         return f"not_a_number<{c_type(dtype)}>()"
@@ -153,8 +158,8 @@ class Emitted:
 class Body:
     """A device function under construction."""
 
-    def __init__(self, wide: bool = False, row_wise: bool = False) -> None:
-        self.row_wise = row_wise  # works on the rows from `row0` on
+    def __init__(self, wide: bool = False, row_axes: Shape = ()) -> None:
+        self.row_axes = row_axes  # leading axes, of which it has the rows from `row0`
         self.lines: list[str] = []
         self.before: list[str] = []  # what stands in front of the function
         self.buffers: list[Buffer] = []
@@ -225,9 +230,16 @@ class Body:
 
     def in_rows(self, indices: list[str]) -> list[str]:
         """Return indices in a block's rows as indices among all rows."""
-        if not self.row_wise:
+        if not self.row_axes:
             return indices
-        return [self.let(self.index, f"row0 + {indices[0]}", "row"), *indices[1:]]
+        axes = len(self.row_axes)
+        row = self.let(self.index, f"row0 + {indices[axes - 1]}", "row")
+        return [*self.indices(row, self.row_axes), *indices[axes:]]
+
+    @property
+    def row_wise(self) -> bool:
+        """Whether it works on some rows, and not on all."""
+        return bool(self.row_axes)
 
     def pointer(self, buffer: Buffer) -> str:
         """Return the name of a buffer's address."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from ganglion.compiler.cuda.fusion import FusedKernel, loop_of
+from ganglion.compiler.cuda.fusion import BlockRows, FusedKernel, loop_of
 from ganglion.compiler.cuda.target import GpuSpec
 from ganglion.compiler.cuda.text import (
     THREADS,
@@ -47,7 +47,7 @@ SHARED_FOR_REST = 48 * 1024  # bytes, for rows and what a step hands on
 STEP_NANOSECONDS = 1000.0
 
 EmitKernel = Callable[[FusedKernel, LaunchContext], Emitted]
-EmitRows = Callable[[FusedKernel, GpuSpec, int], Emitted]
+EmitRows = Callable[[FusedKernel, GpuSpec, BlockRows], Emitted]
 
 
 def emit_time_loop(
@@ -249,11 +249,12 @@ class _Emission:
     ) -> Emitted:
         """Return a loop of which each block takes some rows through all steps."""
         body, shares = self.body, self.shares
-        bodies = {
-            id(kernel): emit_rows(FusedKernel(self._share(kernel)), spec, self.rows)
-            for kernel in kernels
-            if isinstance(kernel, Loop)
-        }
+        bodies = {}
+        for kernel in kernels:
+            if isinstance(kernel, Loop):
+                share = self._share(kernel)
+                rows = BlockRows(self.rows, share.outer[:1])
+                bodies[id(kernel)] = emit_rows(FusedKernel(share), spec, rows)
         self.shared = max((b.shared for b in bodies.values()), default=0)
         groups = self.count // self.rows
         body.do(f"const int share = block % {shares};")

@@ -144,8 +144,9 @@ def spatial_out(
     )
     if any(size < 1 for size in out):
         raise ShapeError(
-            f"a window of {kernel} (dilation {dilation}) does not fit into {n}; "
-            "use padding='same' or a smaller kernel or pool"
+            "Computed output size would be zero or negative: a window of "
+            f"{kernel} (dilation {dilation}) does not fit into {n}; use "
+            "padding='same' or a smaller kernel or pool"
         )
     return out
 
@@ -225,9 +226,29 @@ def _conv_meaning(
     out_shape = spatial_out(x.shape[1:-1], kernel, strides, pairs, dilation)
     padded = pad_spatial(x, pairs)
     out = np.zeros((x.shape[0], *out_shape, w.shape[-1]), x.dtype)
-    for tap, window in taps(kernel, out_shape, strides, dilation):
-        out += _mix(padded[window], w[tap], groups)
+    positions = list(taps(kernel, out_shape, strides, dilation))
+    joined = 1 if groups > 1 else _taps_at_once(len(positions), out, x.shape[-1])
+    for start in range(0, len(positions), joined):
+        tap, window = positions[start]
+        if joined == 1:
+            out += _mix(padded[window], w[tap], groups)
+            continue
+        part = positions[start : start + joined]
+        windows = np.concatenate([padded[window] for _, window in part], axis=-1)
+        out += windows @ np.concatenate([w[tap] for tap, _ in part])
     return out
+
+
+def _taps_at_once(taps: int, out: np.ndarray, channels: int) -> int:
+    """Return how many taps of a long window to join, so that sums are long enough.
+
+    With few channels, a product for each of hundreds of taps reads and writes the
+    result as often. Small windows go tap by tap.
+    """
+    if taps <= 64:
+        return 1
+    rows = math.prod(out.shape[:-1])
+    return max(1, min(256, (1 << 24) // max(rows, 1)) // channels)
 
 
 def _conv_transpose_meaning(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from ganglion.compiler.ir import origin
 from ganglion.compiler.ir.graph import (
@@ -14,6 +15,7 @@ from ganglion.compiler.ir.graph import (
     finished,
     toposort,
 )
+from ganglion.compiler.ir.host import RecordOp, item, result_types
 from ganglion.compiler.ir.pointwise import add, multiply, negative
 from ganglion.compiler.ir.scan import field, scan
 from ganglion.compiler.ir.scan_gradient import scan_gradients
@@ -40,32 +42,36 @@ def gradients(loss: Value, wrt: Iterable[Value]) -> dict[Value, Value]:
 
 
 def backpropagate(
-    seeds: Mapping[Value, Value], wrt: Iterable[Value]
+    seeds: Mapping[Value, Value],
+    wrt: Iterable[Value],
+    is_recorded: Callable[[Node], bool] | None = None,
 ) -> dict[Value, Value]:
     """Return the gradient of each value of ``wrt``, given those of some that use them.
 
-    Values that none of the seeded ones depends on are left out.
+    Values that none of the seeded ones depends on are left out. No gradient flows
+    through nodes that are not recorded.
     """
     targets = set(wrt)
     order = toposort(seeds)
-    active = _reaching(order, targets)
+    is_recorded = is_recorded or (lambda node: True)
+    active = _reaching(order, targets, is_recorded)
     flowing = _Flowing(active)
     for value, seed in seeds.items():
         if value in active:
             flowing.add(value, seed)
     for value in reversed(order):
-        if isinstance(value, Node) and value in flowing:
+        if isinstance(value, Node) and value in flowing and is_recorded(value):
             with origin.like(value.origin):
                 flowing.push_back(value)
     return {value: flowing.of[value] for value in targets if value in flowing.of}
 
 
 class _Flowing:
-    """The gradients of values so far; of a loop's record, those of its fields."""
+    """The gradients of values so far; of a record, those of its parts."""
 
     def __init__(self, active: set[Value]) -> None:
         self.of: dict[Value, Value] = {}
-        self._records: dict[Node, dict[str, Value]] = {}
+        self._records: dict[Node, dict[Any, Value]] = {}  # by name or number
         self._active = active
         self._sums = _Sums()
 
@@ -77,17 +83,27 @@ class _Flowing:
         known = self.of.get(value)
         self.of[value] = gradient if known is None else add(known, gradient)
 
+    def _add_part(self, node: Node) -> None:
+        """Add to the gradient of the part of a record that a node takes out."""
+        (record,), (part,) = node.inputs, node.attrs.values()
+        assert isinstance(record, Node)
+        parts, slope = self._records.setdefault(record, {}), self.of[node]
+        parts[part] = add(parts[part], slope) if part in parts else slope
+
     def push_back(self, node: Node) -> None:
         """Add to the gradients of a node's inputs what its own contributes."""
-        if node.op is field:
-            record, name = node.inputs[0], node.attrs["name"]
-            assert isinstance(record, Node)
-            self._records.setdefault(record, {})[name] = self.of[node]
+        parts: Sequence[Value | None]
+        if node.op in (field, item):
+            self._add_part(node)
             return
-        if node.op is scan:
-            parts: Sequence[Value | None] = scan_gradients(
-                node, self._records[node], backpropagate
-            )
+        if isinstance(node.op, RecordOp):
+            if node.op.pull_back is None:
+                return
+            slopes = self._records[node]
+            numbers = range(len(result_types(node)))
+            parts = node.op.pull_back(node, [slopes.get(n) for n in numbers])
+        elif node.op is scan:
+            parts = scan_gradients(node, self._records[node], backpropagate)
         elif node.op.gradient is None:
             return
         else:
@@ -153,11 +169,17 @@ def _constant_along(value: Value, axes: tuple[int, ...]) -> Value | None:
     return broadcast(small, shape=shape) if small.shape != shape else small
 
 
-def _reaching(order: list[Value], targets: set[Value]) -> set[Value]:
+def _reaching(
+    order: list[Value], targets: set[Value], is_recorded: Callable[[Node], bool]
+) -> set[Value]:
     """Return the values on a path of floats from a target to the loss."""
     active: set[Value] = set()
     for value in order:
-        flows = isinstance(value, Node) and any(x in active for x in value.inputs)
+        flows = (
+            isinstance(value, Node)
+            and any(x in active for x in value.inputs)
+            and is_recorded(value)
+        )
         if (value in targets or flows) and (
             is_float(value.dtype) or value.dtype == RECORD
         ):

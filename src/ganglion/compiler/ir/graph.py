@@ -7,10 +7,12 @@ a node says so.
 
 from __future__ import annotations
 
+import itertools
+import math
 import operator
 from collections.abc import (
     Callable,
-    Collection,
+    Container,
     Generator,
     Iterable,
     Iterator,
@@ -18,18 +20,69 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+import ml_dtypes
 import numpy as np
 
 from ganglion.compiler.ir import origin as origins
 from ganglion.compiler.ir.origin import Origin
 
 Shape = tuple[int, ...]
+
+
+class Sizes(tuple):
+    """A shape; besides, what scripts for TensorFlow ask a shape for.
+
+    >>> Sizes((2, 3)).as_list(), Sizes((2, 3)).rank, Sizes((None, 3)).num_elements()
+    ([2, 3], 2, None)
+    """
+
+    __slots__ = ()
+
+    @property
+    def rank(self) -> int:
+        """The number of axes."""
+        return len(self)
+
+    ndims = rank
+
+    def as_list(self) -> list[int | None]:
+        """Return the sizes as a list."""
+        return list(self)
+
+    def is_fully_defined(self) -> bool:
+        """Return whether every size is known."""
+        return None not in self
+
+    def num_elements(self) -> int | None:
+        """Return how many numbers such a tensor has."""
+        return math.prod(self) if self.is_fully_defined() else None
+
+
 Case = tuple[list[np.ndarray], dict[str, Any]]
 T = TypeVar("T")
 RECORD = np.dtype(object)  # the type of what holds several arrays: a loop's results
+
+# Floats of 16 bits are stored as such, computed in float32, and rounded after every op.
+FLOAT16, BFLOAT16 = np.dtype("float16"), np.dtype(ml_dtypes.bfloat16)
+FLOAT32 = np.dtype("float32")
+# Ops that move elements or choose among them, and never round.
+MOVING = ("cast", "gather", "where", "stop_gradient")
+
+
+@cache
+def is_short(dtype: np.dtype) -> bool:
+    """Return whether this is a float of 16 bits."""
+    return dtype in (FLOAT16, BFLOAT16)
+
+
+@cache
+def dtype_name(dtype: np.dtype) -> str:
+    """Return the name of a type; NumPy puts it together anew each time."""
+    return dtype.name
 
 
 # ---- Python's operators --------------------------------------------------------------
@@ -44,9 +97,9 @@ def register_operators(functions: dict[str, Callable[..., Any]]) -> None:
     _functions.update(functions)
 
 
-def call_function(name: str, *args: Any) -> Any:
+def call_function(name: str, *args: Any, **kwargs: Any) -> Any:
     """Call the function that is registered by this name."""
-    return _functions[name](*args)
+    return _functions[name](*args, **kwargs)
 
 
 def _binary(name: str) -> Any:
@@ -76,6 +129,10 @@ class Operators:
     __slots__ = ()
     __array_ufunc__: Any = None  # so that `ndarray + x` asks x, not NumPy
 
+    def get_shape(self: Any) -> Sizes:
+        """Return the sizes of the axes, as in TensorFlow."""
+        return self.shape
+
     __add__, __radd__ = _binary("add"), _reflected("add")
     __sub__, __rsub__ = _binary("subtract"), _reflected("subtract")
     __mul__, __rmul__ = _binary("multiply"), _reflected("multiply")
@@ -93,8 +150,16 @@ class Operators:
     __hash__ = object.__hash__
     __and__, __rand__ = _binary("logical_and"), _reflected("logical_and")
     __or__, __ror__ = _binary("logical_or"), _reflected("logical_or")
+    __xor__, __rxor__ = _binary("logical_xor"), _reflected("logical_xor")
     __neg__, __abs__ = _unary("negative"), _unary("absolute")
     __invert__ = _unary("logical_not")
+
+    def __pos__(self) -> Any:
+        return call_function("convert_to_tensor", self)
+
+    def __round__(self, ndigits: int | None = None) -> Any:
+        return call_function("round", self, ndigits or 0)
+
     __getitem__ = _binary("getitem")
 
 
@@ -130,8 +195,15 @@ class Op:
         return f"<op {self.name}>"
 
 
+class UnknownNumbersError(TypeError):
+    """Python code asks a traced value for numbers, which it does not have yet."""
+
+
 class ShapeError(ValueError):
     """Shapes or types that do not fit; the message names the layer and the line."""
+
+
+_set = object.__setattr__  # of values, whose attributes are set once
 
 
 class Value(Operators):
@@ -144,8 +216,8 @@ class Value(Operators):
     _keras_mask: Any  # see `ganglion.masks`; set where there is one
 
     def __init__(self, shape: Iterable[int], dtype: Any) -> None:
-        self.shape = tuple(int(size) for size in shape)
-        self.dtype = np.dtype(dtype)
+        _set(self, "shape", Sizes(map(int, shape)))
+        _set(self, "dtype", np.dtype(dtype))
 
     @property
     def ndim(self) -> int:
@@ -155,14 +227,14 @@ class Value(Operators):
     @property
     def size(self) -> int:
         """The number of elements."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
     @property
     def type_text(self) -> str:
         """The type as printed in a graph, for example ``float32[128,10]``."""
         if self.dtype == RECORD:
             return "record"
-        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+        return f"{dtype_name(self.dtype)}[{','.join(map(str, self.shape))}]"
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "_keras_mask" and hasattr(self, name):
@@ -174,11 +246,59 @@ class Value(Operators):
             raise TypeError("a scalar has no length")
         return self.shape[0]
 
+    def backward(self) -> None:
+        """Compute the gradients of all trainable variables, as in PyTorch."""
+        call_function("backward", self)
+
+    @property
+    def grad(self) -> Any:
+        """The gradient that `backward` found for the variable that this value is."""
+        return call_function("grad", self)
+
+    @property
+    def numpy(self) -> Any:
+        """A function that returns the numbers, if they are known."""
+        array = call_function("numbers", self)
+        if array is None:
+            raise AttributeError(
+                "A traced value has no numbers, and so no `numpy()`, while a step or a "
+                "function is compiled: compute with `ganglion.ops`, or look at numbers "
+                "with `compile(..., run_eagerly=True)`."
+            )
+        return array.numpy
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return np.array(self._numbers("an array"), dtype=dtype)
+
+    def __float__(self) -> float:
+        return float(self._numbers("a float"))
+
+    def __int__(self) -> int:
+        return int(self._numbers("an int"))
+
+    def _numbers(self, kind: str) -> Any:
+        array = call_function("numbers", self)
+        if array is None:
+            raise UnknownNumbersError(
+                f"A traced value cannot be turned into {kind} while a step or a "
+                "function is compiled, as it has no numbers yet: use `ganglion.ops` in "
+                "place of NumPy, or look at numbers with `compile(..., "
+                "run_eagerly=True)`."
+            )
+        return array
+
     def __bool__(self) -> bool:
-        raise TypeError(
-            "A traced value has no truth value while the model is compiled: use "
-            "ops.where(condition, a, b) instead of `if`."
-        )
+        array = call_function("numbers", self)
+        if array is None:
+            raise UnknownNumbersError(
+                "A traced value has no truth value while the model is compiled: use "
+                "ops.where(condition, a, b) instead of `if`."
+            )
+        return bool(array)
+
+    def __str__(self) -> str:
+        array = call_function("numbers", self)
+        return repr(self) if array is None else str(array)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__.lower()} {self.type_text}>"
@@ -189,9 +309,11 @@ class Input(Value):
 
     __slots__ = ("name",)
 
+    name: str
+
     def __init__(self, name: str, shape: Iterable[int], dtype: Any) -> None:
         super().__init__(shape, dtype)
-        self.name = name
+        _set(self, "name", name)
 
 
 class Constant(Value):
@@ -199,16 +321,28 @@ class Constant(Value):
 
     __slots__ = ("array",)
 
+    array: np.ndarray
+
     def __init__(self, array: Any, dtype: Any = None) -> None:
-        self.array = np.array(array, dtype=dtype)
-        self.array.setflags(write=False)
-        super().__init__(self.array.shape, self.array.dtype)
+        own = np.array(array, dtype=dtype)
+        own.setflags(write=False)
+        _set(self, "array", own)
+        super().__init__(own.shape, own.dtype)
+
+
+next_number = itertools.count().__next__  # of a node
 
 
 class Node(Value):
-    """An op applied to values."""
+    """An op applied to values; nodes are numbered in the order they are made."""
 
-    __slots__ = ("attrs", "inputs", "op", "origin")
+    __slots__ = ("attrs", "inputs", "number", "op", "origin")
+
+    op: Op
+    number: int
+    inputs: tuple[Value, ...]
+    attrs: Mapping[str, Any]
+    origin: Origin
 
     def __init__(
         self,
@@ -220,10 +354,11 @@ class Node(Value):
         origin: Origin | None = None,
     ) -> None:
         super().__init__(shape, dtype)
-        self.op = op
-        self.inputs = tuple(inputs)
-        self.attrs: Mapping[str, Any] = MappingProxyType(dict(attrs))
-        self.origin = origins.here() if origin is None else origin
+        _set(self, "op", op)
+        _set(self, "number", next_number())
+        _set(self, "inputs", tuple(inputs))
+        _set(self, "attrs", MappingProxyType(dict(attrs)))
+        _set(self, "origin", origins.here() if origin is None else origin)
 
 
 @dataclass(frozen=True)
@@ -251,33 +386,40 @@ class Graph:
         ends = MappingProxyType(dict(outputs))
         return Graph(name, tuple(inputs), ends, nodes)
 
+    @cached_property
+    def ops(self) -> frozenset[Op]:
+        """The ops of its nodes: most passes are only for some."""
+        return frozenset(node.op for node in self.nodes)
+
     @property
     def has_loops(self) -> bool:
         """Whether a node has a body, a graph of its own."""
-        return any(node.op.kind == "loop" for node in self.nodes)
+        return any(op.kind == "loop" for op in self.ops)
 
     def __str__(self) -> str:
         return "\n".join(_print(self))
 
 
-def toposort(roots: Iterable[Value], ends: Collection[Value] = ()) -> list[Value]:
+def toposort(roots: Iterable[Value], ends: Container[Value] = ()) -> list[Value]:
     """Return the roots and all they depend on, inputs first (iterative).
 
     Nothing behind the `ends` is looked at.
     """
     order: list[Value] = []
     seen: set[Value] = set()
-    for root in roots:
-        stack: list[tuple[Value, bool]] = [(root, False)]
-        while stack:
-            value, inputs_done = stack.pop()
-            if inputs_done:
+    stack: list[Value | None] = [*reversed([*roots])]
+    while stack:
+        value = stack.pop()
+        if value is None:  # the inputs of the next one are in the list by now
+            behind = stack.pop()
+            assert behind is not None
+            order.append(behind)
+        elif value not in seen:
+            seen.add(value)
+            if isinstance(value, Node) and value not in ends:
+                stack += (value, None, *reversed(value.inputs))
+            else:
                 order.append(value)
-            elif value not in seen:
-                seen.add(value)
-                stack.append((value, True))
-                if isinstance(value, Node) and value not in ends:
-                    stack.extend((source, False) for source in reversed(value.inputs))
     return order
 
 
@@ -285,19 +427,43 @@ def evaluate(
     values: list[Value], known: Mapping[Value, np.ndarray] | None = None
 ) -> list[np.ndarray]:
     """Compute values from constants (and ``known`` inputs), keeping nothing."""
-    results: dict[Value, np.ndarray] = dict(known or {})
+    known = known or {}
+    new = arrays_behind(values, known)
+    return [known[value] if value in known else new[value] for value in values]
+
+
+def is_constant(value: Value) -> bool:
+    """Return whether a value depends on nothing but constants."""
+    return all(isinstance(part, (Constant, Node)) for part in toposort([value]))
+
+
+def arrays_behind(
+    values: Iterable[Value], known: Mapping[Value, np.ndarray]
+) -> dict[Value, np.ndarray]:
+    """Return the arrays of values and of all behind them, but for what is known."""
+    new: dict[Value, np.ndarray] = {}
     with np.errstate(all="ignore"):
-        for value in toposort(values, ends=known or ()):
-            if value in results:
+        for value in toposort(values, ends=known):
+            if value in known:
                 continue
             if isinstance(value, Constant):
-                results[value] = value.array
+                new[value] = value.array
             elif isinstance(value, Node):
-                arguments = [results[x] for x in value.inputs]
-                results[value] = np.asarray(value.op.meaning(*arguments, **value.attrs))
+                arrays = [known[x] if x in known else new[x] for x in value.inputs]
+                new[value] = computed(value, arrays)
             else:
                 raise ValueError(f"{value!r} has no value outside of its trace")
-    return [results[value] for value in values]
+    return new
+
+
+def computed(node: Node, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Return what a node means for some arrays."""
+    op = node.op
+    if op.name in MOVING or op.kind in ("movement", "loop"):
+        return np.asarray(op.meaning(*arrays, **node.attrs))
+    wide = [x.astype(FLOAT32) if is_short(x.dtype) else x for x in arrays]
+    result = np.asarray(op.meaning(*wide, **node.attrs))
+    return result.astype(node.dtype) if is_short(node.dtype) else result
 
 
 def rebuild(node: Node, inputs: tuple[Value, ...]) -> Node:
@@ -313,12 +479,10 @@ def rewritten(graph: Graph, rule: Callable[[Node, Node], Value]) -> Graph:
     The rule is given a node, and the same with inputs that are rewritten already.
     """
     new: dict[Value, Value] = {}
-    for value in toposort(graph.outputs.values()):
-        new[value] = value
-        if isinstance(value, Node):
-            inputs = tuple(new[source] for source in value.inputs)
-            new[value] = rule(value, rebuild(value, inputs))
-    outputs = {name: new[value] for name, value in graph.outputs.items()}
+    for node in graph.nodes:
+        inputs = tuple(new.get(source, source) for source in node.inputs)
+        new[node] = rule(node, rebuild(node, inputs))
+    outputs = {name: new.get(value, value) for name, value in graph.outputs.items()}
     return Graph.of(graph.name, graph.inputs, outputs)
 
 
@@ -422,18 +586,21 @@ def verify(graph: Graph) -> Graph:
 
 
 def _verify_node(graph: Graph, number: int, node: Node, known: set[Value]) -> None:
-    where = f"{graph.name} %{number} {node.op.name}"
+    def refused(reason: str) -> GraphError:
+        return GraphError(f"{graph.name} %{number} {node.op.name}: {reason}")
+
     for value in node.inputs:
-        if isinstance(value, Input) and value not in known:
-            raise GraphError(f"{where}: uses the undeclared input {value.name}")
-        if value not in known and not isinstance(value, Constant):
-            raise GraphError(f"{where}: uses a value before it is computed")
+        if value in known or isinstance(value, Constant):
+            continue
+        if isinstance(value, Input):
+            raise refused(f"uses the undeclared input {value.name}")
+        raise refused("uses a value before it is computed")
     for body in node.attrs.values():
         if isinstance(body, Graph):
             verify(body)
     try:
         inferred = node.op.infer(*node.inputs, **node.attrs)
     except ShapeError as error:
-        raise GraphError(f"{where}: {error}") from error
+        raise refused(str(error)) from error
     if inferred != (node.shape, node.dtype):
-        raise GraphError(f"{where}: is {node.type_text}, inferred {inferred}")
+        raise refused(f"is {node.type_text}, inferred {inferred}")

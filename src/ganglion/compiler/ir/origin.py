@@ -46,7 +46,7 @@ UNKNOWN = Origin("", "", 0)
 
 class _Entry(NamedTuple):
     layer: str
-    fallback: Origin
+    fallback: Origin  # of this layer, too
     frame: FrameType | None
 
 
@@ -71,7 +71,8 @@ def inside(name: str, created: Origin = UNKNOWN) -> Iterator[None]:
     ``call`` of a subclass); otherwise it keeps the line that created the layer.
     """
     path = f"{layer_path()}/{name}" if layer_path() else name
-    _stack.entries.append(_Entry(path, created, sys._getframe(2)))
+    fallback = Origin(path, created.file, created.line)
+    _stack.entries.append(_Entry(path, fallback, sys._getframe(2)))
     try:
         yield
     finally:
@@ -97,8 +98,8 @@ def here() -> Origin:
         return entry.fallback
     origin = user_line(stop=entry.frame)
     if origin is UNKNOWN:
-        origin = entry.fallback
-    return origin._replace(layer=entry.layer)
+        return entry.fallback
+    return Origin(entry.layer, origin.file, origin.line)
 
 
 def user_line(stop: FrameType | None = None) -> Origin:
@@ -109,18 +110,22 @@ def user_line(stop: FrameType | None = None) -> Origin:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame is not stop:
         file = frame.f_code.co_filename
-        if file.startswith(_PACKAGE):
-            if file.startswith(_COMMAND_LINE):
-                return UNKNOWN
-        elif not _is_library(file):
-            return Origin("", file, frame.f_lineno)
+        if _ends_search(file):
+            users = is_users(file)
+            return Origin("", file, frame.f_lineno) if users else UNKNOWN
         frame = frame.f_back
     return UNKNOWN
 
 
 @cache
-def _is_library(file: str) -> bool:
-    """Return whether a file is Python's own, or an installed package's."""
-    if file.startswith(("<frozen", *_STANDARD)):
-        return True
-    return any(folder in file for folder in _INSTALLED)
+def _ends_search(file: str) -> bool:
+    """Return whether no line above one of this file can be the one that is meant."""
+    return is_users(file) or file.startswith(_COMMAND_LINE)
+
+
+@cache
+def is_users(file: str) -> bool:
+    """Return whether the user wrote a file: it is neither ours nor a library's."""
+    if file.startswith((_PACKAGE, "<frozen", *_STANDARD)):
+        return False
+    return not any(folder in file for folder in _INSTALLED)

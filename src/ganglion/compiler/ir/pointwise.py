@@ -32,6 +32,13 @@ def _floats(*inputs: Value) -> Typed:
     return typed
 
 
+def _integers(*inputs: Value) -> Typed:
+    typed = _alike(*inputs)
+    if typed[1].kind not in "iu":
+        raise ShapeError(f"needs whole numbers, got {typed[1].name}; cast first")
+    return typed
+
+
 def _bools(*inputs: Value) -> Typed:
     typed = _alike(*inputs)
     if typed[1] != BOOL:
@@ -65,6 +72,16 @@ def between(*ranges: tuple[float, float]) -> Callable[[np.random.Generator], Cas
 
 def _booleans(count: int) -> Callable[[np.random.Generator], Case]:
     return lambda rng: ([rng.random(SAMPLE_SHAPE) < 0.5 for _ in range(count)], {})
+
+
+def _whole_numbers(high: int) -> Callable[[np.random.Generator], Case]:
+    """Draw two arrays, the second of numbers below a bound."""
+
+    def draw(rng: np.random.Generator) -> Case:
+        first = rng.integers(-100, 100, SAMPLE_SHAPE, dtype=np.int32)
+        return [first, rng.integers(0, high, SAMPLE_SHAPE, dtype=np.int32)], {}
+
+    return draw
 
 
 def _unary(
@@ -107,6 +124,21 @@ def _erf(x: np.ndarray) -> np.ndarray:
     return np.vectorize(math.erf, otypes=[np.float64])(x).astype(x.dtype)
 
 
+def _erfc(x: np.ndarray) -> np.ndarray:
+    return np.vectorize(math.erfc, otypes=[np.float64])(x).astype(x.dtype)
+
+
+def _gaussian(x: Value) -> Value:
+    """Return the slope of the error function."""
+    return multiply(fill(2 / math.sqrt(math.pi), x), exp(negative(multiply(x, x))))
+
+
+def _half_circle(x: Value) -> Value:
+    """Return sqrt(1 - x²)."""
+    one = fill(1, x)
+    return sqrt(multiply(subtract(one, x), add(one, x)))
+
+
 negative: Op = _unary(
     "negative", np.negative, lambda x, y, g: negative(g), rule=_numbers
 )
@@ -138,9 +170,29 @@ sigmoid: Op = _unary(
 erf: Op = _unary(
     "erf",
     _erf,
-    lambda x, y, g: multiply(
-        g, multiply(fill(2 / math.sqrt(math.pi), x), exp(negative(multiply(x, x))))
-    ),
+    lambda x, y, g: multiply(g, _gaussian(x)),
+)
+erfc: Op = _unary("erfc", _erfc, lambda x, y, g: negative(multiply(g, _gaussian(x))))
+arcsin: Op = _unary(
+    "arcsin", np.arcsin, lambda x, y, g: divide(g, _half_circle(x)), low=-0.9, high=0.9
+)
+arccos: Op = _unary(
+    "arccos",
+    np.arccos,
+    lambda x, y, g: negative(divide(g, _half_circle(x))),
+    low=-0.9,
+    high=0.9,
+)
+arctan: Op = _unary(
+    "arctan",
+    np.arctan,
+    lambda x, y, g: divide(g, add(multiply(x, x), fill(1, x))),
+)
+cbrt: Op = _unary(
+    "cbrt",
+    np.cbrt,
+    lambda x, y, g: divide(g, multiply(fill(3, y), multiply(y, y))),
+    low=0.1,
 )
 is_finite: Op = _unary("is_finite", np.isfinite, rule=_to_bool(_floats))
 stop_gradient: Op = _unary("stop_gradient", np.array, rule=_alike)
@@ -173,6 +225,40 @@ power: Op = _binary(
     _power_gradient,
     domain=between((0.3, 2), (-2, 2)),
     rule=_floats,
+)
+
+
+def _arctan2_gradient(a: Value, b: Value, y: Value, g: Value) -> list[Value | None]:
+    square = add(multiply(a, a), multiply(b, b))
+    share = divide(g, square)
+    return [multiply(share, b), negative(multiply(share, a))]
+
+
+arctan2: Op = _binary(
+    "arctan2",
+    np.arctan2,
+    _arctan2_gradient,
+    domain=between((-2, 2), (0.5, 2)),
+    rule=_floats,
+)
+nextafter: Op = _binary(
+    "nextafter", np.nextafter, lambda a, b, y, g: [g, fill(0, g)], rule=_floats
+)
+# Shifts are by less than the width of the type; what is beyond is for who calls.
+left_shift: Op = _binary(
+    "left_shift", np.left_shift, rule=_integers, domain=_whole_numbers(8)
+)
+right_shift: Op = _binary(
+    "right_shift", np.right_shift, rule=_integers, domain=_whole_numbers(8)
+)
+bitwise_and: Op = _binary(
+    "bitwise_and", np.bitwise_and, rule=_integers, domain=_whole_numbers(99)
+)
+bitwise_or: Op = _binary(
+    "bitwise_or", np.bitwise_or, rule=_integers, domain=_whole_numbers(99)
+)
+bitwise_xor: Op = _binary(
+    "bitwise_xor", np.bitwise_xor, rule=_integers, domain=_whole_numbers(99)
 )
 
 

@@ -30,7 +30,7 @@ Backpropagate = Callable[..., dict[Value, Value]]
 # Pointwise ops that cost no more than reading what they return.
 _EXPENSIVE = frozenset(
     ("exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh", "sigmoid", "erf")
-) | {"power", "divide"}
+) | {"power", "divide", "erfc", "arcsin", "arccos", "arctan", "arctan2", "cbrt"}
 _MOVEMENT = ("broadcast", "reshape", "transpose", "slice")
 
 

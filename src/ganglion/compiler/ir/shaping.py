@@ -5,12 +5,15 @@ Everything else is built on them, so they stand below the other primitives.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from ganglion.compiler.ir.graph import (
+    BFLOAT16,
     Case,
     Constant,
     Node,
@@ -24,9 +27,10 @@ BOOL = np.dtype(bool)
 Typed = tuple[Shape, np.dtype]
 
 
+@cache
 def is_float(dtype: np.dtype) -> bool:
     """Return whether gradients flow through values of this type."""
-    return np.issubdtype(dtype, np.floating)
+    return dtype == BFLOAT16 or np.issubdtype(dtype, np.floating)
 
 
 def drawn(shape: Shape, /, **attrs: Any) -> Callable[[np.random.Generator], Case]:
@@ -120,7 +124,7 @@ sum_: Op = Op(
 
 
 def _reshape_infer(x: Value, shape: Shape) -> Typed:
-    if int(np.prod(shape, dtype=np.int64)) != x.size or min(shape, default=0) < 0:
+    if math.prod(shape) != x.size or min(shape, default=0) < 0:
         raise ShapeError(f"cannot reshape {x.shape} ({x.size} elements) into {shape}")
     return shape, x.dtype
 

@@ -6,11 +6,13 @@ already simple. Every rule keeps values bit for bit (except for the sign of zero
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ganglion import config
 from ganglion.compiler.ir import arrays, pointwise, shaping
 from ganglion.compiler.ir.graph import (
+    RECORD,
     Constant,
     Graph,
     Node,
@@ -18,7 +20,6 @@ from ganglion.compiler.ir.graph import (
     Value,
     evaluate,
     rebuild,
-    toposort,
     verify,
 )
 from ganglion.compiler.ir.scan import merge_scans, with_bodies
@@ -29,7 +30,8 @@ FOLD_LIMIT = 4096  # elements; larger constants cost more than computing them
 
 def simplify(graph: Graph) -> Graph:
     """Return an equal graph with less to do."""
-    verify(graph)
+    if config.verifies_passes():
+        verify(graph)
     return _simplified(merge_scans(graph) if graph.has_loops else graph)
 
 
@@ -38,13 +40,17 @@ def _simplified(graph: Graph) -> Graph:
         graph = merge_scans(with_bodies(graph, _simplified))
     new: dict[Value, Value] = {}
     shared: dict[Any, Value] = {}
-    for value in toposort(graph.outputs.values()):
-        if isinstance(value, Node):
-            inputs = tuple(new[source] for source in value.inputs)
-            new[value] = _simple(rebuild(value, inputs), shared)
-        else:
+
+    def simple(value: Value) -> Value:
+        """Return what stands for a value by now; nodes come before their readers."""
+        if value not in new:
             new[value] = _share(value, shared)
-    outputs = {name: new[value] for name, value in graph.outputs.items()}
+        return new[value]
+
+    for node in graph.nodes:
+        inputs = tuple(map(simple, node.inputs))
+        new[node] = _simple(rebuild(node, inputs), shared)
+    outputs = {name: simple(value) for name, value in graph.outputs.items()}
     return verify(Graph.of(graph.name, graph.inputs, outputs))
 
 
@@ -63,7 +69,8 @@ def _share(value: Value, shared: dict[Any, Value]) -> Value:
     """Return the first value that computes the same thing."""
     key: Any = value
     if isinstance(value, Node):
-        key = (value.op.name, value.inputs, _frozen(value.attrs))
+        attrs = _frozen(value.attrs) if value.attrs else ()
+        key = (value.op.name, value.inputs, attrs)
     elif isinstance(value, Constant):
         key = (value.type_text, value.array.tobytes())
     return shared.setdefault(key, value)
@@ -77,20 +84,36 @@ def _frozen(attrs: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _fold(node: Node) -> Value | None:
-    if node.op.kind in ("random", "loop") or not node.inputs:
+    has_record = node.dtype == RECORD or node.op.kind in ("loop", "item")
+    if node.op.kind == "random" or has_record or not node.inputs:
         return None
-    if all(isinstance(value, Constant) for value in node.inputs):
+    if _all_constant(node.inputs):
         grows = node.op.name in ("broadcast", "pad")
         if node.size <= FOLD_LIMIT and not (grows and node.size > 1):
             return Constant(evaluate([node])[0])
-    if node.op.kind == "pointwise" and node.size > 1:
-        splats = [splat(value) for value in node.inputs]
-        if all(number is not None for number in splats):
-            scalars = [Constant(number) for number in splats]
-            small = Node(node.op, scalars, node.attrs, (), node.dtype, node.origin)
-            number = Constant(evaluate([small])[0])
-            return _like(node, shaping.broadcast, number, shape=node.shape)
-    return None
+    if node.op.kind != "pointwise" or node.size <= 1:
+        return None
+    scalars = _scalars(node.inputs)
+    if not scalars:
+        return None
+    small = Node(node.op, scalars, node.attrs, (), node.dtype, node.origin)
+    number = Constant(evaluate([small])[0])
+    return _like(node, shaping.broadcast, number, shape=node.shape)
+
+
+def _all_constant(values: Iterable[Value]) -> bool:
+    return all(isinstance(value, Constant) for value in values)
+
+
+def _scalars(values: Iterable[Value]) -> list[Constant]:
+    """Return the numbers that fill some values; none if there is none for one."""
+    scalars = []
+    for value in values:
+        number = splat(value)
+        if number is None:
+            return []
+        scalars.append(Constant(number))
+    return scalars
 
 
 def _is(value: Value, number: float) -> bool:
@@ -273,6 +296,7 @@ _RULES: dict[str, Callable[[Node], Value | None]] = {
     "negative": _negative,
     "reverse": _reverse,
     "stop_gradient": lambda node: node.inputs[0],
+    "custom_gradient": lambda node: node.inputs[0],
     "reshape": _reshape,
     "broadcast": _broadcast,
     "transpose": _transpose,

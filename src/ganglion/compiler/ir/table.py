@@ -1,7 +1,7 @@
 """The table of all primitive ops, by name.
 
 >>> sorted(OPS)[:3]
-['absolute', 'add', 'argmax']
+['absolute', 'add', 'arccos']
 """
 
 from __future__ import annotations

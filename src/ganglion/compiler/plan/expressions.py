@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, lru_cache, reduce
+from operator import is_
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from ganglion.compiler.ir.host import HostFunction
+from ganglion.compiler.ir.shaping import is_float
 from ganglion.compiler.ir.table import OPS
 
 Shape = tuple[int, ...]
@@ -20,7 +23,8 @@ Move = Callable[[Shape, int], tuple[Shape, int]]  # of strides and an offset
 # Costs in nanoseconds of one core, roughly: a factor of ten decides, not one of two.
 ELEMENT, FUNCTION, DRAW, SHUFFLE = 0.04, 0.7, 4.0, 60.0
 FUNCTIONS = {"exp", "log", "tanh", "sigmoid", "erf", "power", "log1p", "expm1"}
-FUNCTIONS |= {"sin", "cos", "divide", "sqrt"}
+FUNCTIONS |= {"sin", "cos", "divide", "sqrt", "erfc", "arcsin", "arccos", "arctan"}
+FUNCTIONS |= {"arctan2", "cbrt", "nextafter"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +34,11 @@ class Buffer:
     name: str
     shape: Shape
     dtype: np.dtype
-    kind: str  # "data", "state", "constant", "arena", "result" or "window"
+    # "data", "state", "constant", "arena", "result", "window", or "host": a function
+    kind: str
     array: np.ndarray | None = None  # of constants
     alias_of: Buffer | None = None  # whose memory it is, if not its own
+    function: HostFunction | None = None  # that a host call runs
 
     @property
     def root(self) -> Buffer:
@@ -44,12 +50,12 @@ class Buffer:
         """What names its memory: copies of a buffer, of other types too, share it."""
         return self.kind, self.name
 
-    @property
+    @cached_property
     def size(self) -> int:
         """The number of elements."""
         return math.prod(self.shape)
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """The number of bytes."""
         return self.size * self.dtype.itemsize
@@ -58,6 +64,7 @@ class Buffer:
         return f"{self.name}:{self.dtype.name}{list(self.shape)}"
 
 
+@lru_cache(maxsize=4096)
 def row_major(shape: Shape) -> Shape:
     """Return the strides, in elements, of an array laid out row by row.
 
@@ -69,6 +76,19 @@ def row_major(shape: Shape) -> Shape:
         strides.append(step)
         step *= size
     return tuple(reversed(strides))
+
+
+@lru_cache(maxsize=4096)
+def extent(strides: Shape, offset: int, shape: Shape) -> tuple[int, int]:
+    """Return the lowest and the highest element that a loop reaches.
+
+    >>> extent((4, -1), 3, (2, 4))
+    (0, 7)
+    """
+    spans = [s * (n - 1) for s, n in zip(strides, shape, strict=True)]
+    low = sum(span for span in spans if span < 0)
+    high = sum(span for span in spans if span > 0)
+    return offset + low, offset + high
 
 
 @dataclass(frozen=True)
@@ -116,12 +136,12 @@ class Memory:
 
     def evaluate(self, exprs: Sequence[Expr], shape: Shape) -> list[np.ndarray]:
         """Return what expressions are at every point of a loop."""
-        known: dict[int, np.ndarray] = {}
+        known: dict[Expr, np.ndarray] = {}
         for expr in walk(*exprs):
-            args = [known[id(child)] for child in expr.children]
+            args = [known[child] for child in expr.children]
             value = expr.evaluate(args, shape, self)
-            known[id(expr)] = np.broadcast_to(value, shape)
-        return [known[id(expr)] for expr in exprs]
+            known[expr] = np.broadcast_to(value, shape)
+        return [known[expr] for expr in exprs]
 
 
 # ---- expressions -------------------------------------------------------------------
@@ -137,6 +157,10 @@ class Expr:
     def children(self) -> tuple[Expr, ...]:
         """The expressions directly below."""
         return ()
+
+    def with_children(self, *children: Expr) -> Expr:
+        """Return it above other expressions, as many as it has children."""
+        return self
 
     @property
     def cost(self) -> float:
@@ -166,8 +190,11 @@ class Load(Expr):
         return (self.view.buffer,)
 
     def moved(self, move: Move) -> Expr:
-        strides, offset = move(self.view.strides, self.view.offset)
-        return replace(self, view=View(self.view.buffer, strides, offset))
+        view = self.view
+        strides, offset = move(view.strides, view.offset)
+        if strides == view.strides and offset == view.offset:
+            return self
+        return Load(self.dtype, View(view.buffer, strides, offset))
 
     def evaluate(self, args: list[np.ndarray], shape: Shape, memory: Memory) -> Any:
         return np.array(memory.see(self.view, shape))
@@ -216,6 +243,9 @@ class Apply(Expr):
     def children(self) -> tuple[Expr, ...]:
         return self.args
 
+    def with_children(self, *children: Expr) -> Expr:
+        return Apply(self.dtype, self.op, children)
+
     @property
     def cost(self) -> float:
         return FUNCTION if self.op in FUNCTIONS else ELEMENT
@@ -241,6 +271,9 @@ class Indirect(Expr):
     def children(self) -> tuple[Expr, ...]:
         return (self.row,)
 
+    def with_children(self, *children: Expr) -> Expr:
+        return replace(self, row=children[0])
+
     @property
     def cost(self) -> float:
         return 2 * ELEMENT
@@ -258,8 +291,8 @@ class Indirect(Expr):
         exists = (row >= 0) & (row < self.rows)
         flat = memory.flat(self.table)
         elements = flat[np.where(exists, row, 0) * self.row_size + within]
-        is_float = self.dtype.kind == "f"
-        return np.where(exists, elements, np.nan) if is_float else elements
+        nan = self.dtype.type(np.nan if is_float(self.dtype) else 0)
+        return np.where(exists, elements, nan) if is_float(self.dtype) else elements
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,6 +305,11 @@ class Uniform(Expr):
     @property
     def children(self) -> tuple[Expr, ...]:
         return (self.element,)
+
+    def with_children(self, *children: Expr) -> Expr:
+        (element,) = children
+        assert isinstance(element, Index)
+        return replace(self, element=element)
 
     @property
     def cost(self) -> float:
@@ -299,6 +337,9 @@ class Shuffled(Expr):
     def children(self) -> tuple[Expr, ...]:
         return (self.position,)
 
+    def with_children(self, *children: Expr) -> Expr:
+        return replace(self, position=children[0])
+
     @property
     def cost(self) -> float:
         return SHUFFLE
@@ -310,22 +351,24 @@ class Shuffled(Expr):
         return OPS["shuffle"].meaning(memory.flat(self.state), args[0], self.rows)
 
 
-def walk(*exprs: Expr) -> Iterator[Expr]:
-    """Yield expressions and all below them, children first, each once."""
-    seen: set[int] = set()
+def walk(*exprs: Expr) -> list[Expr]:
+    """Return expressions and all below them, children first, each once."""
+    order: list[Expr] = []
+    seen: set[Expr] = set()
     stack: list[Expr | None] = [*reversed(exprs)]
     while stack:
         expr = stack.pop()
-        if expr is None:  # what is below the next one has been yielded
+        if expr is None:  # what is below the next one is in the list by now
             above = stack.pop()
             assert above is not None
-            yield above
-        elif id(expr) not in seen:
-            seen.add(id(expr))
-            if expr.children:
-                stack += (expr, None, *expr.children)
+            order.append(above)
+        elif expr not in seen:
+            seen.add(expr)
+            if children := expr.children:
+                stack += (expr, None, *children)
             else:
-                yield expr
+                order.append(expr)
+    return order
 
 
 def sources(*exprs: Expr) -> list[Buffer]:
@@ -334,17 +377,19 @@ def sources(*exprs: Expr) -> list[Buffer]:
 
 
 def mapped(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
-    """Return an expression with all of it changed, from the bottom up."""
-    changed: dict[int, Expr] = {}
+    """Return an expression with all of it changed, from the bottom up.
+
+    What nothing below has changed is given to `change` as it is.
+    """
+    changed: dict[Expr, Expr] = {}
     for node in walk(expr):
-        fields: dict[str, Any] = {}
-        for name, value in vars(node).items():
-            if isinstance(value, Expr):
-                fields[name] = changed[id(value)]
-            elif name == "args":
-                fields[name] = tuple(changed[id(arg)] for arg in value)
-        changed[id(node)] = change(replace(node, **fields) if fields else node)
-    return changed[id(expr)]
+        new, old = node, node.children
+        if old:
+            children = [changed[child] for child in old]
+            if not all(map(is_, children, old)):
+                new = node.with_children(*children)
+        changed[node] = change(new)
+    return changed[expr]
 
 
 def moved(expr: Expr, move: Move) -> Expr:

@@ -32,6 +32,7 @@ from ganglion.compiler.plan.expressions import (
     Uniform,
     View,
     chained,
+    extent,
     fixed,
     mapped,
     moved,
@@ -83,18 +84,16 @@ class Footprint:
 
 def _has_equal_parts(view: View, shape: Shape) -> bool:
     """Return whether each index of the first axis has an equal part of the buffer."""
-    step, *strides = view.strides
+    step = view.strides[0]
     if step * shape[0] != view.buffer.size:
         return False
-    spans = [s * (n - 1) for s, n in zip(strides, shape[1:], strict=True)]
-    lowest = view.offset + sum(min(span, 0) for span in spans)
-    highest = view.offset + sum(max(span, 0) for span in spans)
+    lowest, highest = extent(view.strides[1:], view.offset, shape[1:])
     return lowest >= 0 and highest < step
 
 
-def touched_by(exprs: Sequence[Expr], shape: Shape) -> Iterator[Touched]:
-    """Yield what the expressions of a loop read."""
-    for expr in walk(*exprs):
+def touched_by(exprs: Iterable[Expr], shape: Shape) -> Iterator[Touched]:
+    """Yield what expressions of a loop read, without what is below them."""
+    for expr in exprs:
         if isinstance(expr, Load):
             yield expr.view, shape
         else:
@@ -124,6 +123,16 @@ class Kernel:
     def writes(self) -> list[Buffer]:
         """Return the buffers that are written."""
         raise NotImplementedError
+
+    @cached_property
+    def memory_read(self) -> frozenset[Buffer]:
+        """The memory that is read: every pass asks, so it is kept."""
+        return frozenset(buffer.root for buffer in self.reads())
+
+    @cached_property
+    def memory_written(self) -> frozenset[Buffer]:
+        """The memory that is written."""
+        return frozenset(buffer.root for buffer in self.writes())
 
     def private(self) -> list[Buffer]:
         """Return the buffers of which a thread uses the part of its first piece."""
@@ -189,6 +198,11 @@ class Loop(Kernel):
         """Where the first output is stored."""
         return self.outputs[0][1]
 
+    @cached_property
+    def every_expr(self) -> tuple[Expr, ...]:
+        """What is computed, and all below it: what `walk` returns, for all passes."""
+        return tuple(walk(*self.exprs))
+
     @property
     def outer(self) -> Shape:
         """The axes that are stored."""
@@ -198,9 +212,11 @@ class Loop(Kernel):
     def parallel(self) -> int:
         return self.outer[0] if self.outer else 1
 
-    @property
+    @cached_property
     def cost(self) -> float:
-        each = sum(expr.cost for expr in walk(self.expr))
+        single = len(self.outputs) == 1
+        exprs = self.every_expr if single else walk(self.expr)
+        each = sum(expr.cost for expr in exprs)
         # A short last axis leaves most lanes of a vector empty.
         narrow = LANES / min(LANES, max(self.shape[-1:] or (1,)))
         return CALL + math.prod(self.shape) * each * min(narrow, 8.0)
@@ -211,8 +227,20 @@ class Loop(Kernel):
     @cached_property
     def _read(self) -> tuple[Buffer, ...]:
         # Every pass asks, and expressions are long: computed once.
-        buffers = sources(*self.exprs)
-        return (*buffers, self.target.buffer) if self.adds else tuple(buffers)
+        buffers = tuple(b for expr in self.every_expr for b in expr.reads())
+        return (*buffers, self.target.buffer) if self.adds else buffers
+
+    @cached_property
+    def _readers(self) -> dict[Buffer, list[Expr]]:
+        readers: dict[Buffer, list[Expr]] = {}
+        for expr in self.every_expr:
+            for buffer in expr.reads():
+                readers.setdefault(buffer.root, []).append(expr)
+        return readers
+
+    def reading(self, memory: Buffer) -> Sequence[Expr]:
+        """Return the expressions that read some memory themselves."""
+        return self._readers.get(memory, ())
 
     def writes(self) -> list[Buffer]:
         return [view.buffer for _, view in self.outputs]
@@ -220,7 +248,7 @@ class Loop(Kernel):
     def footprint(self) -> Footprint | None:
         if not self.outer or (self.adds and len(self.shape) == 1):
             return None
-        footprint = self.by_rows()
+        footprint = self._by_rows
         if len(self.outer) > 1:
             return footprint
         # The only axis is the one that vectors lie along: units are whole vectors.
@@ -229,8 +257,12 @@ class Loop(Kernel):
 
     def by_rows(self) -> Footprint:
         """Return what each index of the first axis touches."""
+        return self._by_rows
+
+    @cached_property
+    def _by_rows(self) -> Footprint:
         stored = [(view, self.outer) for _, view in self.outputs]
-        touched = [*stored, *touched_by(self.exprs, self.shape)]
+        touched = [*stored, *touched_by(self.every_expr, self.shape)]
         return Footprint.of(self.shape[0], touched)
 
     def run(self, memory: Memory) -> None:
@@ -290,7 +322,9 @@ class Contract(Kernel):
     that is `packed`: panels of columns are copied there, row by row, before use. With
     `nonzeros`, left is zero at all other inner indices, and a sum may leave those out.
     With `bits`, one for each element of left's buffer, those are zero whose bit is not
-    set, and may be left out as well.
+    set, and may be left out as well. The `sums` of right's columns over the inner axis
+    are stored, too, where somebody wants them. Meanwhile a target may bring into its
+    cache what is `prefetched`, of which each index of the first axis has an equal part.
     """
 
     batch: tuple[Axis, ...]
@@ -303,6 +337,8 @@ class Contract(Kernel):
     bits: Buffer | None = None
     nonzeros: NonzeroIndices | None = None
     packed: Buffer | None = None  # (panels, inner, columns of a panel)
+    sums: Buffer | None = None
+    prefetched: tuple[Buffer, ...] = ()
 
     @property
     def kept(self) -> tuple[Axis, ...]:
@@ -330,7 +366,8 @@ class Contract(Kernel):
         return [self.left.buffer, self.right.buffer, *lists, *bits]
 
     def writes(self) -> list[Buffer]:
-        return [self.out.buffer, *self.private()]
+        sums = [self.sums] if self.sums else []
+        return [self.out.buffer, *sums, *self.private()]
 
     def private(self) -> list[Buffer]:
         return [self.packed] if self.packed else []
@@ -372,6 +409,8 @@ class Contract(Kernel):
         ones = [n if i in kept else 1 for i, n in enumerate(shape)]
         out = memory.see(_along(self.out, "out", self.kept), shape)
         out[...] = product.reshape(ones)
+        if self.sums:
+            memory.flat(self.sums)[...] = right.sum(axis=-1).reshape(-1)
 
     def _listed(self, lists: NonzeroIndices, memory: Memory) -> np.ndarray:
         """Return which elements of the left operand are at indices of the lists."""
@@ -394,6 +433,7 @@ class Contract(Kernel):
         out, left, right = self.out.buffer, self.left.buffer, self.right.buffer
         lists = self.nonzeros.buffer if self.nonzeros else self.bits
         where = f"  at {lists.name}" if lists else ""
+        where += f"  and {self.sums!r} = sums of columns" if self.sums else ""
         return f"{self.name} {text}{out!r} = {left!r} · {right!r}{where}"
 
 
@@ -490,7 +530,7 @@ class PoolBack(Kernel):
 
     def footprint(self) -> Footprint | None:
         views = [self.dy, *([self.largest] if self.largest else []), *self._targets()]
-        touched = touched_by(self.elements, self.shape)
+        touched = touched_by(walk(*self.elements), self.shape)
         every = [*touched, *((view, self.shape) for view in views)]
         return Footprint.of(self.shape[0], every)
 

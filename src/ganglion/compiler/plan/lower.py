@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ganglion.compiler.ir.graph import Node, Value
+from ganglion.compiler.ir import host
+from ganglion.compiler.ir.graph import Node, ShapeError, Value
 from ganglion.compiler.ir.program import Program
-from ganglion.compiler.plan import lower_winograd
+from ganglion.compiler.plan.host_call import lower_host_call
 from ganglion.compiler.plan.kernels import (
-    Apply,
     Axis,
     Buffer,
     Contract,
@@ -28,7 +28,11 @@ from ganglion.compiler.plan.kernels import (
     View,
     rewrite,
     row_major,
-    walk,
+)
+from ganglion.compiler.plan.lower_conv import (
+    lower_conv,
+    lower_conv_kernel,
+    lower_conv_transpose,
 )
 from ganglion.compiler.plan.lower_pools import (
     lower_max_pool_back,
@@ -41,16 +45,14 @@ from ganglion.compiler.plan.lowering import (
     Indices,
     Lowering,
     Preferences,
+    contiguous,
     copy_into,
     identity,
-    padded_images,
     thread_split,
 )
 from ganglion.compiler.plan.plan import Plan
 
 LANES = 16  # rows or columns: products with fewer are thin
-PANEL = 2 * LANES  # columns that a tile of registers has, if it has many rows
-PACKED_ROWS = 2 * 14  # of a product whose right matrix is worth copying by panels
 MAX_PARTIAL_SUMS = 1 << 17  # elements of partial sums, all parts together
 
 
@@ -68,8 +70,19 @@ def lower(program: Program, target: Preferences) -> Plan:
 
 def _lower_nodes(low: Lowering) -> None:
     for node in low.graph.nodes:
+        _refuse_complex(node)
         if node.op.name in _LOWER:
             _LOWER[node.op.name](low, node)
+        elif node.op.kind == host.KIND:
+            lower_host_call(low, node)
+
+
+def _refuse_complex(node: Node) -> None:
+    if node.dtype.kind == "c" and node.op.kind not in (host.KIND, "item"):
+        raise ShapeError(
+            f"{node.op.name}: complex numbers are not compiled {node.origin}: compute "
+            "with their parts, `ops.real(x)` and `ops.imag(x)`, or set run_eagerly=True"
+        )
 
 
 # ---- reductions ----------------------------------------------------------------------
@@ -184,51 +197,77 @@ def _scatter_add(low: Lowering, node: Node) -> None:
 
 
 PART_ROWS = 64  # at least: fewer would read the right matrix too often
+CACHED_ELEMENTS = 2**17  # of a right matrix that stays in the cache meanwhile
+LARGE_PART_ROWS, FEWEST_PARTS = 256, 8  # where it does not
 
 # ---- products: matrices and all three passes of convolution --------------------------
 # They differ in nothing but their axes and strides, so all become a `Contract`.
 
 
-def _contiguous(low: Lowering, view: View, shape: Shape, order: Shape) -> View:
-    """Copy a view so that its axes lie in memory in the given order."""
-    sizes = tuple(shape[i] for i in order)
-    target = low.new(sizes, view.buffer.dtype)
-    source = View(view.buffer, tuple(view.strides[i] for i in order), view.offset)
-    low.emit(Loop.of("pack", sizes, Load(source.buffer.dtype, source), View.of(target)))
-    strides = [0] * len(shape)
-    for position, axis in enumerate(order):
-        strides[axis] = row_major(sizes)[position]
-    return View(target, tuple(strides))
-
-
 def _matmul(low: Lowering, node: Node) -> None:
-    """Multiply matrices; a right one that is transposed is packed first."""
+    """Multiply matrices; a right one that is transposed is packed, or copied first."""
     a, b = node.inputs
-    left, right = low.view_in_any_order(a), low.view(b)
-    packed = _panels(low, node, right)
-    if right.strides[-1] != 1 and b.shape[-1] > 1 and packed is None:
-        right = _contiguous(low, right, b.shape, tuple(range(b.ndim)))
+    left, right = low.view_in_any_order(a), _right_operand(low, b)
     if node.ndim == 2 and min(node.shape) < LANES:
-        _lower_thin(low, node, left, right)
+        _lower_thin(low, node, left, _with_rows(low, b, right))
         return
-    target = low.allocate(node)
-    out = row_major(node.shape)
+    stored = _result_of_matmul(low, node)
+    product = _product(low, node, left, right, *stored)
+    scratch = low.target.scratch_for(product)
+    if scratch is not None:
+        buffer = low.new(scratch, node.dtype, "packed")
+        product = replace(product, packed=buffer)
+    elif right.strides[-1] != 1:
+        product = _product(low, node, left, _with_rows(low, b, right), *stored)
+    low.emit(product)
+
+
+def _product(
+    low: Lowering, node: Node, left: View, right: View, out: Shape, target: View
+) -> Contract:
+    """Return the contraction that a product of matrices is."""
     batch = tuple(
         Axis(size, left.strides[i], right.strides[i], out[i])
         for i, size in enumerate(node.shape[:-2])
     )
     row = Axis(node.shape[-2], left.strides[-2], 0, out[-2])
-    parts = _row_parts(low, node) if packed is None else 1
+    parts = _row_parts(low, node)
     if parts > 1:
         each = row.size // parts
         batch = (Axis(parts, row.left * each, 0, row.out * each),)
         row = replace(row, size=each)
-    rows = (row,)
     columns = (Axis(node.shape[-1], 0, right.strides[-1], out[-1]),)
-    inner = (Axis(a.shape[-1], left.strides[-1], right.strides[-2], 0),)
-    product = View(target, out)
-    views = (left, right, product)
-    low.emit(Contract("matmul", batch, rows, columns, inner, *views, packed=packed))
+    inner = (Axis(node.inputs[0].shape[-1], left.strides[-1], right.strides[-2], 0),)
+    return Contract("matmul", batch, (row,), columns, inner, left, right, target)
+
+
+def _with_rows(low: Lowering, matrix: Value, view: View) -> View:
+    """Return a matrix with its rows side by side: one that is transposed is copied."""
+    if view.strides[-1] == 1 or matrix.shape[-1] == 1:
+        return view
+    return contiguous(low, view, matrix.shape, tuple(range(matrix.ndim)))
+
+
+def _right_operand(low: Lowering, value: Value) -> View:
+    """Return a product's right operand: in any order, if its rows stay rows."""
+    if not isinstance(value, Node) or value.op.name != "transpose":
+        return low.view(value)
+    keeps_rows = value.attrs["axes"][-1] == value.ndim - 1
+    return low.view_in_any_order(value) if keeps_rows else low.view(value)
+
+
+def _result_of_matmul(low: Lowering, node: Node) -> tuple[Shape, View]:
+    """Return the strides of a product's axes, and where it is stored.
+
+    Its rows are stored in the order in which its only reader wants them.
+    """
+    transposed = low.transposed_by(node)
+    if transposed is None:
+        out = row_major(node.shape)
+        return out, View(low.allocate(node), out)
+    strides = row_major(transposed.shape)
+    out = tuple(strides[transposed.attrs["axes"].index(i)] for i in range(node.ndim))
+    return out, View(low.allocate(transposed), out)
 
 
 def _row_parts(low: Lowering, node: Node) -> int:
@@ -239,25 +278,13 @@ def _row_parts(low: Lowering, node: Node) -> int:
     """
     if node.ndim != 2:
         return 1
-    parts = thread_split(node.shape[0], low.target.thread_splits)
-    return parts if node.shape[0] >= PART_ROWS * parts else 1
-
-
-def _panels(low: Lowering, node: Node, right: View) -> Buffer | None:
-    """Return a buffer for panels of the right matrix, None if it is used as it lies."""
-    a, b = node.inputs
-    (inner, columns), rows = b.shape[-2:], a.shape[-2]
-    transposed = right.strides[-1] != 1 and right.strides[-2] == 1
-    if (
-        not low.target.packs_panels
-        or node.ndim > 2
-        or not transposed
-        or b.size <= a.size
-    ):
-        return None
-    if rows < PACKED_ROWS or columns < PANEL:
-        return None
-    return low.new((-(-columns // PANEL), inner, PANEL), b.dtype, "panels")
+    rows, right = node.shape[0], node.inputs[1]
+    if right.size <= CACHED_ELEMENTS:
+        parts = thread_split(rows, low.target.thread_splits)
+        return parts if rows >= PART_ROWS * parts else 1
+    most = min(low.target.thread_splits, rows // LARGE_PART_ROWS)
+    parts = thread_split(rows, max(1, most))
+    return parts if parts >= FEWEST_PARTS else 1
 
 
 def _lower_thin(low: Lowering, node: Node, left: View, right: View) -> None:
@@ -291,215 +318,6 @@ def _lower_thin(low: Lowering, node: Node, left: View, right: View) -> None:
         low.emit(Loop.of("sum", (*node.shape, parts), sums, View.of(target), 1, "sum"))
 
 
-def _conv(low: Lowering, node: Node) -> None:
-    """Convolve: by Winograd's method where that is worth it, else directly."""
-    x, w = node.inputs
-    attrs = node.attrs
-    kernel = View.of(low.store(w))
-    if lower_winograd.chosen(low, node, w.shape[:-2], x.shape, node.shape):
-        lower_winograd.lower_conv(low, node, x, kernel, w.shape, attrs["pairs"])
-        return
-    images = padded_images(low, x, attrs["pairs"], (0,) * (x.ndim - 2))
-    target = low.allocate(node)
-    _emit_conv(low, "conv", images, kernel, w.shape, target, node.shape, attrs)
-
-
-def _emit_conv(
-    low: Lowering,
-    name: str,
-    images: View,
-    kernel: View,
-    kernel_shape: Shape,
-    target: Buffer,
-    out_shape: Shape,
-    attrs: Mapping[str, Any],
-) -> None:
-    groups, out = attrs["groups"], row_major(out_shape)
-    per_in, channels = kernel_shape[-2], kernel_shape[-1]
-    per_out = channels // groups
-    spatial = range(1, len(out_shape) - 1)
-    steps, dilation = attrs["strides"], attrs["dilation"]
-    rows = tuple(
-        Axis(out_shape[i], images.strides[i] * steps[i - 1], 0, out[i]) for i in spatial
-    )
-    taps = tuple(
-        Axis(
-            kernel_shape[i - 1],
-            images.strides[i] * dilation[i - 1],
-            kernel.strides[i - 1],
-        )
-        for i in spatial
-    )
-    batch: tuple[Axis, ...] = (Axis(out_shape[0], images.strides[0], 0, out[0]),)
-    if per_in == 1 and groups > 1:
-        _emit_depthwise(low, name, images, kernel, batch, rows, taps, target, per_out)
-        return
-    if groups > 1:
-        batch += (Axis(groups, per_in, per_out, per_out),)
-    inner = (*taps, Axis(per_in, 1, kernel.strides[-2]))
-    columns = (Axis(per_out, 0, 1, 1),)
-    low.emit(
-        Contract(name, batch, rows, columns, inner, images, kernel, View(target, out))
-    )
-
-
-def _emit_depthwise(
-    low: Lowering,
-    name: str,
-    images: View,
-    kernel: View,
-    batch: tuple[Axis, ...],
-    rows: tuple[Axis, ...],
-    taps: tuple[Axis, ...],
-    target: Buffer,
-    per_out: int,
-) -> None:
-    """Channels never mix: one loop over channels, the taps reduced inside."""
-    groups = target.shape[-1] // per_out
-    channel = (Axis(groups, 1, per_out, per_out), Axis(per_out, 0, 1, 1))
-    outer = (*batch, *rows, *channel)
-    axes = (*outer, *taps)
-    shape = tuple(axis.size for axis in axes)
-    dtype = target.dtype
-    left = Load(dtype, View(images.buffer, tuple(a.left for a in axes), images.offset))
-    right = Load(
-        dtype, View(kernel.buffer, tuple(a.right for a in axes), kernel.offset)
-    )
-    expr = Apply(dtype, "multiply", (left, right))
-    view = View(target, tuple(size.out for size in outer))
-    low.emit(Loop.of(name, shape, expr, view, len(taps), "sum"))
-
-
-def _conv_transpose(low: Lowering, node: Node) -> None:
-    """Convolve the spread gradient with the flipped kernel."""
-    dy, w = node.inputs
-    attrs = node.attrs
-    groups, kernel, dilation = attrs["groups"], w.shape[:-2], attrs["dilation"]
-    spans = zip(kernel, dilation, attrs["pairs"], node.shape[1:-1], strict=True)
-    pairs: list[tuple[int, int]] = []
-    for axis, (k, d, (lo, _), n) in enumerate(spans):
-        reach = (k - 1) * d
-        spread = (dy.shape[axis + 1] - 1) * attrs["strides"][axis] + 1
-        pairs.append((reach - lo, n + reach - spread - (reach - lo)))
-    if any(n < 0 for pair in pairs for n in pair):
-        _conv_transpose_by_adding(low, node)
-        return
-    if lower_winograd.chosen(low, node, kernel, dy.shape, node.shape):
-        lower_winograd.lower_conv_transpose(low, node, tuple(pairs))
-        return
-    transposed, shape = _transposed_kernel(low, w, groups)
-    interior = tuple(s - 1 for s in attrs["strides"])
-    images = padded_images(low, dy, tuple(pairs), interior)
-    target = low.allocate(node)
-    once = {**attrs, "strides": (1,) * len(kernel)}
-    _emit_conv(
-        low, "conv_transpose", images, transposed, shape, target, node.shape, once
-    )
-
-
-def _transposed_kernel(low: Lowering, w: Value, groups: int) -> tuple[View, Shape]:
-    """Flip a kernel's taps and exchange its channels, within each group."""
-    view = View.of(low.store(w))
-    taps = len(w.shape) - 2
-    per_in, per_out = w.shape[-2], w.shape[-1] // groups
-    # (taps..., out within group, group, in): contiguous in the new outputs.
-    sizes = (*w.shape[:-2], per_out, groups, per_in)
-    flipped = tuple(-s for s in view.strides[:taps])
-    offset = sum((n - 1) * s for n, s in zip(w.shape[:-2], view.strides, strict=False))
-    strides = (*flipped, 1, per_out, view.strides[-2])
-    target = low.new(sizes, w.dtype)
-    load = Load(w.dtype, View(view.buffer, strides, offset))
-    low.emit(Loop.of("pack", sizes, load, View.of(target)))
-    shape = (*w.shape[:-2], per_out, groups * per_in)
-    return View(target, row_major(shape)), shape
-
-
-def _conv_transpose_by_adding(low: Lowering, node: Node) -> None:
-    """Add every product where it belongs: for padding wider than the kernel."""
-    dy, w = node.inputs
-    attrs, groups = node.attrs, node.attrs["groups"]
-    spans = zip(node.shape[1:-1], attrs["pairs"], strict=True)
-    full = tuple(n + lo + hi for n, (lo, hi) in spans)
-    padded = low.new((node.shape[0], *full, node.shape[-1]), node.dtype, "pad")
-    images = View.of(padded)
-    low.emit(Loop.of("fill", padded.shape, Literal(node.dtype, 0.0), images))
-    grads, kernel = View.of(low.store(dy)), View.of(low.store(w))
-    per_in, per_out = w.shape[-2], w.shape[-1] // groups
-    axes = [Axis(dy.shape[0], grads.strides[0], 0, images.strides[0])]
-    for i, k in enumerate(w.shape[:-2]):
-        out = images.strides[i + 1]
-        axes.append(
-            Axis(dy.shape[i + 1], grads.strides[i + 1], 0, out * attrs["strides"][i])
-        )
-        axes.append(Axis(k, 0, kernel.strides[i], out * attrs["dilation"][i]))
-    axes.append(Axis(groups, per_out, per_out, per_in))
-    axes.append(Axis(per_out, 1, 1, 0))
-    axes.append(Axis(per_in, 0, kernel.strides[-2], 1))
-    dtype = node.dtype
-    left = Load(dtype, View(grads.buffer, tuple(a.left for a in axes)))
-    right = Load(dtype, View(kernel.buffer, tuple(a.right for a in axes)))
-    expr = Apply(dtype, "multiply", (left, right))
-    view = View(padded, tuple(a.out for a in axes))
-    low.emit(
-        Loop.of("conv_transpose", tuple(a.size for a in axes), expr, view, adds=True)
-    )
-    target = low.allocate(node)
-    offset = sum(
-        lo * s for (lo, _), s in zip(attrs["pairs"], images.strides[1:], strict=False)
-    )
-    inside = Load(dtype, View(padded, images.strides, offset))
-    low.emit(Loop.of("copy", node.shape, inside, View.of(target)))
-
-
-def _conv_kernel(low: Lowering, node: Node) -> None:
-    """Compute a kernel's gradient: split along the batch, then added up."""
-    x, dy = node.inputs
-    attrs, groups = node.attrs, node.attrs["groups"]
-    if lower_winograd.chosen(low, node, node.shape[:-2], x.shape, dy.shape):
-        lower_winograd.lower_conv_kernel(low, node)
-        return
-    images = padded_images(low, x, attrs["pairs"], (0,) * (x.ndim - 2))
-    grads = low.view(dy)
-    if grads.strides[-1] != 1:
-        grads = View.of(low.store(dy))
-    per_in, per_out = x.shape[-1] // groups, dy.shape[-1] // groups
-    out = row_major(node.shape)
-    parts = thread_split(x.shape[0], low.target.thread_splits)
-    partial = low.new((parts, *node.shape) if parts > 1 else node.shape, node.dtype)
-    spatial = range(len(node.shape) - 2)
-    taps = tuple(
-        Axis(node.shape[i], images.strides[i + 1] * attrs["dilation"][i], 0, out[i])
-        for i in spatial
-    )
-    pixels = tuple(
-        Axis(
-            dy.shape[i + 1],
-            images.strides[i + 1] * attrs["strides"][i],
-            grads.strides[i + 1],
-        )
-        for i in spatial
-    )
-    each = x.shape[0] // parts
-    batch: tuple[Axis, ...] = (
-        Axis(parts, images.strides[0] * each, grads.strides[0] * each, node.size),
-    )
-    if groups > 1:
-        batch += (Axis(groups, per_in, per_out, per_out),)
-    inner = (Axis(each, images.strides[0], grads.strides[0]), *pixels)
-    rows = (*taps, Axis(per_in, 1, 0, out[-2]))
-    columns = (Axis(per_out, 0, 1, 1),)
-    sums = View(partial, (node.size, *out))
-    low.emit(Contract("conv_kernel", batch, rows, columns, inner, images, grads, sums))
-    if parts == 1:
-        low.buffers[node] = partial
-        return
-    target = low.allocate(node)
-    strides = row_major(partial.shape)
-    total = Load(node.dtype, View(partial, (*strides[1:], strides[0])))
-    view = View(target, out)
-    low.emit(Loop.of("sum", (*node.shape, parts), total, view, 1, "sum"))
-
-
 # ---- results and state -----------------------------------------------------------
 
 
@@ -526,11 +344,11 @@ def _write_state(low: Lowering, program: Program) -> None:
     copies: list[Kernel] = []
     readers: dict[Buffer, set[int]] = {}
     for number, writer in enumerate(writers):
-        for buffer in writer.reads():
-            readers.setdefault(buffer.root, set()).add(number)
+        for root in writer.memory_read:
+            readers.setdefault(root, set()).add(number)
     for number, writer in enumerate(writers):
         state = writer.target.buffer
-        if readers.get(state, set()) - {number} or _reads_other_elements(low, writer):
+        if readers.get(state, set()) - {number} or _reads_other_elements(writer):
             copy = low.new(state.shape, state.dtype, "next")
             low.emit(replace(writer, outputs=((writer.expr, View.of(copy)),)))
             load = Load(state.dtype, View.of(copy))
@@ -546,13 +364,12 @@ def _writer(low: Lowering, value: Value, state: Buffer) -> Loop:
     return Loop.of("update", value.shape, expr, View.of(state))
 
 
-def _reads_other_elements(low: Lowering, writer: Loop) -> bool:
+def _reads_other_elements(writer: Loop) -> bool:
     """Return whether a new state needs other elements of the old one than its own."""
     state, strides = writer.target.buffer, writer.target.strides
-    views = [node.view for node in walk(writer.expr) if isinstance(node, Load)]
     return any(
-        view.buffer.root is state and (view.strides != strides or view.offset != 0)
-        for view in views
+        isinstance(load, Load) and (load.view.strides, load.view.offset) != (strides, 0)
+        for load in writer.reading(state)
     )
 
 
@@ -566,9 +383,9 @@ _LOWER: dict[str, Callable[[Lowering, Node], None]] = {
     "scatter_add": _scatter_add,
     "scan": lambda low, node: lower_scan(low, node, _lower_nodes),
     "matmul": _matmul,
-    "conv": _conv,
-    "conv_transpose": _conv_transpose,
-    "conv_kernel": _conv_kernel,
+    "conv": lower_conv,
+    "conv_transpose": lower_conv_transpose,
+    "conv_kernel": lower_conv_kernel,
     "max_pool": lower_pool,
     "sum_pool": lower_pool,
     "sum_pool_back": lower_sum_pool_back,

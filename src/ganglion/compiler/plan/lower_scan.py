@@ -14,7 +14,7 @@ from ganglion.compiler.ir.graph import Graph, Input, Node, Value
 from ganglion.compiler.ir.scan import carry_name
 from ganglion.compiler.ir.shaping import reshape
 from ganglion.compiler.plan.kernels import Buffer, Loop, View, row_major
-from ganglion.compiler.plan.lowering import Lowering, identity
+from ganglion.compiler.plan.lowering import Lowering, identity, never_packed
 from ganglion.compiler.plan.time_loop import TimeLoop, Window
 
 LowerNodes = Callable[[Lowering], None]
@@ -33,8 +33,10 @@ class _LoweredScan:
         self.body: Graph = node.attrs["body"]
         self.carries, self.length = node.attrs["carries"], node.attrs["length"]
         self.reverse: bool = node.attrs["reverse"]
-        alone = replace(low.target, thread_splits=1, winograd=False)
-        self.inner = Lowering(self.body, set(), replace(alone, packs_panels=False))
+        alone = replace(
+            low.target, thread_splits=1, winograd=False, scratch_for=never_packed
+        )
+        self.inner = Lowering(self.body, set(), alone)
         self.windows: list[Window] = []
         self.results: dict[str, Value] = {}  # of each field
         outputs = list(self.body.outputs.items())

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from ganglion.compiler.ir.graph import (
 from ganglion.compiler.plan.kernels import (
     Apply,
     Buffer,
+    Contract,
     Expr,
     Index,
     Indirect,
@@ -46,10 +48,15 @@ Pairs = tuple[tuple[int, int], ...]
 
 _COSTS = {"exp": 8, "log": 10, "tanh": 12, "sigmoid": 10, "erf": 12, "power": 20}
 _COSTS |= {"log1p": 10, "expm1": 10, "sin": 12, "cos": 12, "divide": 3, "sqrt": 3}
+_COSTS |= dict.fromkeys(("arcsin", "arccos", "arctan", "arctan2", "cbrt", "erfc"), 40)
 CHEAP = 6  # recomputing this much costs less than storing and loading
 _MOVEMENT = ("broadcast", "transpose", "slice", "reverse", "reshape", "iota", "field")
 MAX_DEPTH, MAX_COST = 40, 200  # of an expression; beyond, values are stored
 LONG_SUM = 4096  # elements
+
+
+def never_packed(_: Contract) -> None:
+    """Return no buffer for packed blocks of a product."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +67,20 @@ class Preferences:
     # share, whatever their number; a GPU cuts by itself.
     thread_splits: int = 1
     winograd: bool = False  # convolutions with fewer multiplications
-    packs_panels: bool = False  # of a product's right matrix, while it is used
+    # The shape of a buffer for packed blocks of a product's matrices, None without.
+    scratch_for: Callable[[Contract], Shape | None] = never_packed
+    # Images whose convolution has one channel are stored with pixels side by side.
+    pixels_side_by_side: bool = False
+    # A transposed convolution with strides is one convolution for each phase.
+    strides_by_phase: bool = False
+    # A depthwise kernel's gradient is sums of several taps; else a product a channel.
+    depthwise_sums: bool = False
     # Windows of pools are walked through one after the other; else each element asks
     # the windows that it lies in, all at once.
     pools_by_window: bool = False
 
 
+@lru_cache(maxsize=4096)
 def thread_split(size: int, most: int) -> int:
     """Return into how many equal parts an axis is cut, of at most so many.
 
@@ -75,6 +90,7 @@ def thread_split(size: int, most: int) -> int:
     return max(n for n in range(1, most + 1) if size % n == 0)
 
 
+@lru_cache(maxsize=4096)
 def identity(shape: Shape) -> Indices:
     """Return the indices in a loop that runs over a value's own axes."""
     rank = len(shape)
@@ -112,15 +128,22 @@ class Lowering:
         nodes = self.graph.nodes
         consumers = Counter(value for node in nodes for value in set(node.inputs))
         consumers.update(self.graph.outputs.values())
+        self._only_readers: dict[Value, Node] = {
+            value: node
+            for node in nodes
+            for value in node.inputs
+            if consumers[value] == 1
+        }
         depths: dict[Value, int] = {}
         for node in nodes:
             if node.op.kind != "pointwise" and node.op.name not in _LAZY:
                 continue
             if node.op.name == "broadcast" and node.size > node.inputs[0].size:
                 self._store_repeated(node.inputs[0])
-            cost = sum(self._costs.get(value, 0) for value in node.inputs)
-            depth = 1 + max((depths.get(value, 0) for value in node.inputs), default=0)
-            cost += _own_cost(node)
+            cost, depth = _own_cost(node), 1
+            for value in node.inputs:
+                cost += self._costs.get(value, 0)
+                depth = max(depth, 1 + depths.get(value, 0))
             used_again = consumers[node] > 1 and cost > CHEAP
             movement = node.op.name in _MOVEMENT
             if depth > MAX_DEPTH or cost > MAX_COST or (used_again and not movement):
@@ -203,6 +226,16 @@ class Lowering:
             self.store(base)
         return self.view(value)
 
+    def transposed_by(self, value: Value) -> Node | None:
+        """Return the transposition of a value that is its only reader.
+
+        It leaves the last axis where it is, so that rows can be stored in its order.
+        """
+        reader = self._only_readers.get(value)
+        if reader is None or reader.op.name != "transpose":
+            return None
+        return reader if reader.attrs["axes"][-1] == value.ndim - 1 else None
+
     def _is_slots(self, value: Value) -> bool:
         """Return whether a value is some rows of a loop's results, in any shape."""
         while isinstance(value, Node) and value.op.name == "reshape":
@@ -236,9 +269,9 @@ class Lowering:
     def _expanding(
         self, value: Value, indices: Indices, force: bool = False
     ) -> Deep[Expr]:
-        if isinstance(value, Constant) and value.size == 1:
-            return Literal(value.dtype, value.array.item())
-        if value in self.buffers or isinstance(value, (Constant, Input)):
+        if (expr := self._known(value, indices)) is not None:
+            return expr
+        if isinstance(value, (Constant, Input)):
             return self._load((yield self._storing(value)), indices)
         assert isinstance(value, Node)
         lazy = _LAZY.get(value.op.name)
@@ -246,7 +279,14 @@ class Lowering:
             lazy = _pointwise
         if lazy is None or not (force or self._is_inlined(value)):
             return self._load((yield self._storing(value)), indices)
-        return (yield lazy(self, value, indices))
+        return (yield from lazy(self, value, indices))
+
+    def _known(self, value: Value, indices: Indices) -> Expr | None:
+        """Return the element of a number, or of what is stored by now; else None."""
+        if isinstance(value, Constant) and value.size == 1:
+            return Literal(value.dtype, value.array.item())
+        buffer = self.buffers.get(value)
+        return None if buffer is None else self._load(buffer, indices)
 
     def _load(self, buffer: Buffer, indices: Indices) -> Load:
         strides, offset = _combined(indices, row_major(buffer.shape))
@@ -272,6 +312,7 @@ def _own_cost(node: Node) -> int:
     return 1 if node.op.name in ("iota", "gather") else 0
 
 
+@lru_cache(maxsize=4096)
 def _combined(indices: Indices, strides: Shape) -> tuple[Shape, int]:
     """Multiply indices by strides: the flat index, affine in the loop's axes."""
     if not indices:
@@ -287,12 +328,13 @@ def _combined(indices: Indices, strides: Shape) -> tuple[Shape, int]:
 
 
 def _pointwise(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
-    args: tuple[Expr, ...] = ()
+    args: list[Expr] = []
     for value in node.inputs:
-        args += ((yield low._expanding(value, indices)),)
+        expr = low._known(value, indices)  # most are: no call has to wait for them
+        args.append((yield low._expanding(value, indices)) if expr is None else expr)
     if node.op.name == "cast" and node.dtype == args[0].dtype:
         return args[0]
-    return Apply(node.dtype, node.op.name, args)
+    return Apply(node.dtype, node.op.name, tuple(args))
 
 
 def _broadcast(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
@@ -303,15 +345,13 @@ def _broadcast(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
     inner = tuple(
         first if size == 1 else index for size, index in zip(x.shape, own, strict=True)
     )
-    return (yield _expanding_inner(low, x, inner, rank))
+    return (yield from _expanding_inner(low, x, inner, rank))
 
 
 def _expanding_inner(low: Lowering, x: Value, inner: Indices, rank: int) -> Deep[Expr]:
     """Expand a value; a scalar has no index that says how many axes the loop has."""
-    if inner or rank == 0:
-        return (yield low._expanding(x, inner))
-    if isinstance(x, Constant):
-        return (yield low._expanding(x, ()))
+    if inner or rank == 0 or isinstance(x, Constant):
+        return low._known(x, inner) or (yield low._expanding(x, inner))
     buffer = yield low._storing(x)
     return Load(buffer.dtype, View(buffer, (0,) * rank))
 
@@ -374,7 +414,7 @@ def _reshape(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
         chosen = tuple(indices[axis] for axis in group)
         flat, offset = _combined(chosen, row_major(sizes))
         inner.append((flat if group else (0,) * rank, offset))
-    return (yield _expanding_inner(low, x, tuple(inner), rank))
+    return (yield from _expanding_inner(low, x, tuple(inner), rank))
 
 
 def _field(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
@@ -391,7 +431,7 @@ def _gather(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
     table, index = node.inputs
     buffer = yield low._storing(table)
     rank = len(indices[0][0]) if indices else 0
-    row = yield _expanding_inner(low, index, indices[: index.ndim], rank)
+    row = yield from _expanding_inner(low, index, indices[: index.ndim], rank)
     strides, offset = _combined(indices[index.ndim :], row_major(table.shape[1:]))
     size = int(np.prod(table.shape[1:], dtype=np.int64))
     within = strides or (0,) * rank
@@ -453,3 +493,15 @@ def padded_images(low: Lowering, x: Value, pairs: Pairs, interior: Shape) -> Vie
     low.emit(Loop.of("fill", target.shape, Literal(x.dtype, 0.0), padded))
     copy_into(low, x, padded, ((0, 0), *pairs, (0, 0)), (0, *interior, 0))
     return padded
+
+
+def contiguous(low: Lowering, view: View, shape: Shape, order: Shape) -> View:
+    """Copy a view so that its axes lie in memory in the given order."""
+    sizes = tuple(shape[i] for i in order)
+    target = low.new(sizes, view.buffer.dtype)
+    source = View(view.buffer, tuple(view.strides[i] for i in order), view.offset)
+    low.emit(Loop.of("pack", sizes, Load(source.buffer.dtype, source), View.of(target)))
+    strides = [0] * len(shape)
+    for position, axis in enumerate(order):
+        strides[axis] = row_major(sizes)[position]
+    return View(target, tuple(strides))

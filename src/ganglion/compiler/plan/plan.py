@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ganglion.compiler.plan.expressions import BufferKey
+from ganglion.compiler.plan.expressions import BufferKey, extent
 from ganglion.compiler.plan.kernels import Buffer, Expr, Kernel, Load, Loop, View, walk
 
 
@@ -46,22 +46,21 @@ def verify(plan: Plan) -> Plan:
     """Return the plan if it is well formed, else raise `PlanError`."""
     written: set[Buffer] = set()
     for number, kernel in enumerate(plan.kernels):
-        for buffer in kernel.reads():
-            root = buffer.root
-            if root.kind == "arena" and root not in written:
-                text = f"kernel {number} reads {buffer!r} too early"
+        for root in kernel.memory_read - written:
+            if root.kind == "arena":
+                text = f"kernel {number} reads {root!r} too early"
                 raise PlanError(f"{plan.name}: {text}")
-        for buffer in kernel.writes():
-            if buffer.kind in ("data", "constant"):
-                raise PlanError(f"{plan.name}: kernel {number} writes {buffer!r}")
-            written.add(buffer.root)
+        for root in kernel.memory_written:
+            if root.kind in ("data", "constant"):
+                raise PlanError(f"{plan.name}: kernel {number} writes {root!r}")
+        written |= kernel.memory_written
         if isinstance(kernel, Loop):
             _verify_loop(plan, number, kernel)
     return plan
 
 
 def _verify_loop(plan: Plan, number: int, kernel: Loop) -> None:
-    for expr in walk(*kernel.exprs):
+    for expr in kernel.every_expr:
         if isinstance(expr, Load):
             _inside(plan, number, expr.view, kernel.shape)
     for _, view in kernel.outputs:
@@ -71,12 +70,9 @@ def _verify_loop(plan: Plan, number: int, kernel: Loop) -> None:
 def _inside(plan: Plan, number: int, view: View, shape: tuple[int, ...]) -> None:
     if len(view.strides) != len(shape):
         raise PlanError(f"{plan.name}: kernel {number} has other axes than {view}")
-    low = high = view.offset
-    for size, stride in zip(shape, view.strides, strict=True):
-        if size == 0:
-            return
-        low += min(stride * (size - 1), 0)
-        high += max(stride * (size - 1), 0)
+    if 0 in shape:
+        return
+    low, high = extent(view.strides, view.offset, shape)
     if low < 0 or high >= max(view.buffer.size, 1):
         raise PlanError(
             f"{plan.name}: kernel {number} leaves {view.buffer!r}: [{low}, {high}]"
@@ -95,10 +91,21 @@ class Uses:
         self.readers: dict[BufferKey, list[int]] = defaultdict(list)
         self.writers: dict[BufferKey, list[int]] = defaultdict(list)
         for number, kernel in enumerate(kernels):
-            for key in {b.key for b in kernel.reads()}:
-                self.readers[key].append(number)
-            for key in {b.key for b in kernel.writes()}:
-                self.writers[key].append(number)
+            self.add(number, kernel)
+
+    def add(self, number: int, kernel: Kernel) -> None:
+        """Count in a kernel of this number."""
+        for key in {b.key for b in kernel.reads()}:
+            insort(self.readers[key], number)
+        for key in {b.key for b in kernel.writes()}:
+            insort(self.writers[key], number)
+
+    def remove(self, number: int, kernel: Kernel) -> None:
+        """Count out a kernel of this number."""
+        for key in {b.key for b in kernel.reads()}:
+            self.readers[key].remove(number)
+        for key in {b.key for b in kernel.writes()}:
+            self.writers[key].remove(number)
 
 
 def read_by(kernels: Iterable[Kernel]) -> set[BufferKey]:

@@ -1,9 +1,10 @@
-"""Layers for text and categories: most run on the host, before the compiled step."""
+"""Layers for text, categories and sound."""
 
 from ganglion.layers.preprocessing.categories import CategoryEncoding, Discretization
 from ganglion.layers.preprocessing.hashing import HashedCrossing, Hashing
 from ganglion.layers.preprocessing.host import HostLayer as HostLayer
 from ganglion.layers.preprocessing.lookup import IntegerLookup, StringLookup
+from ganglion.layers.preprocessing.spectrograms import MelSpectrogram, STFTSpectrogram
 from ganglion.layers.preprocessing.text_vectorization import TextVectorization
 
 __all__ = [
@@ -12,6 +13,8 @@ __all__ = [
     "HashedCrossing",
     "Hashing",
     "IntegerLookup",
+    "MelSpectrogram",
+    "STFTSpectrogram",
     "StringLookup",
     "TextVectorization",
 ]

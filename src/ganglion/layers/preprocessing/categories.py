@@ -10,7 +10,11 @@ from ganglion import config, ops
 from ganglion.layers.arguments import positive, refuse
 from ganglion.layers.base import Layer
 from ganglion.layers.preprocessing.adapting import batches_of, is_iterable_of_batches
-from ganglion.layers.preprocessing.encoding import encoded_dtype, output_mode_of
+from ganglion.layers.preprocessing.encoding import (
+    encoded_dtype,
+    encoded_shape,
+    output_mode_of,
+)
 from ganglion.layers.preprocessing.host import numbers_from
 from ganglion.layers.preprocessing.words import is_text
 from ganglion.serialization import export
@@ -67,22 +71,27 @@ class CategoryEncoding(_Encoder):
     ) -> None:
         super().__init__(**kwargs)
         refuse(self, "sparse", sparse)
-        self.output_mode = output_mode_of(
-            output_mode, ("count", "one_hot", "multi_hot")
-        )
+        modes = ("count", "one_hot", "multi_hot")
+        if output_mode not in (*modes, "binary"):
+            raise ValueError(
+                f"Unknown arg for output_mode: {output_mode}. Use one of {modes}."
+            )
+        self.output_mode = output_mode_of(output_mode, modes)
         if num_tokens is None:
             raise ValueError(
-                "CategoryEncoding needs `num_tokens`, the number of categories; "
-                "IntegerLookup learns them from data."
+                "num_tokens must be set to use this layer: it is the number of "
+                "categories; IntegerLookup learns them from data."
             )
+        if num_tokens < 1:
+            raise ValueError(f"`num_tokens` must be >= 1, got {num_tokens}.")
         self.num_tokens = positive(num_tokens, "num_tokens")
         self.sparse = False
 
     def call(self, inputs: Any, count_weights: Any = None) -> Any:
         if count_weights is not None and self.output_mode != "count":
             raise ValueError(
-                "`count_weights` belong to `output_mode='count'`, got "
-                f"{self.output_mode!r}."
+                "`count_weights` is not used when `output_mode` is not `'count'`. "
+                f"Received: output_mode={self.output_mode!r}"
             )
         indices = ops.cast(inputs, "int32")
         return self._encoded(indices, self.num_tokens, count_weights)
@@ -118,10 +127,11 @@ class Discretization(_Encoder):
             output_mode, ("int", "one_hot", "multi_hot", "count")
         )
         if (num_bins is None) == (bin_boundaries is None):
+            problem = "Both `num_bins` and `bin_boundaries` are set: "
             raise ValueError(
-                "Give either `num_bins`, for `adapt` to find the bins, or "
-                f"`bin_boundaries`; got num_bins={num_bins!r} and "
-                f"bin_boundaries={bin_boundaries!r}."
+                f"{'' if num_bins is None else problem}set either `num_bins` or "
+                "`bin_boundaries`. `adapt` finds the bins for a number of them. "
+                f"Received: num_bins={num_bins!r}, bin_boundaries={bin_boundaries!r}"
             )
         self.num_bins = None if num_bins is None else positive(num_bins, "num_bins")
         self.bin_boundaries = _boundaries(bin_boundaries)
@@ -175,8 +185,8 @@ class Discretization(_Encoder):
     def call(self, inputs: Any) -> Any:
         if self.bin_boundaries is None:
             raise ValueError(
-                f'Layer "{self.name}" has no bins yet: give `bin_boundaries`, or call '
-                "`adapt` on data."
+                f'You need to give layer "{self.name}" its `bin_boundaries`, or to '
+                "call `adapt` on data before it is called."
             )
         numbers = ops.cast(inputs, config.floatx())
         boundaries = np.asarray(self.bin_boundaries, config.floatx())
@@ -186,6 +196,17 @@ class Discretization(_Encoder):
         else:
             indices = ops.zeros_like(numbers, dtype="int32")
         return self._encoded(indices, len(self.bin_boundaries) + 1)
+
+    @property
+    def output_dtype(self) -> str:
+        """The type of what the layer gives."""
+        return encoded_dtype(self.output_mode, "int32")
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        """Return the output shape, also before `adapt`."""
+        learned = self.bin_boundaries is not None
+        depth = len(self.bin_boundaries or ()) + 1 if learned else self.num_bins
+        return encoded_shape(tuple(input_shape), self.output_mode, depth)
 
     def load_own_variables(self, store: Any) -> None:
         """Take the summary that older files of Keras hold."""

@@ -16,7 +16,7 @@ _OLD_MODES = {"binary": "multi_hot", "tf-idf": "tf_idf"}  # Keras 2's names
 
 def output_mode_of(value: Any, modes: tuple[str, ...]) -> str:
     """Return a known output mode, also by its old name."""
-    return choice(_OLD_MODES.get(value, value), "output_mode", modes)
+    return choice(_OLD_MODES.get(value, value), "`output_mode`", modes)
 
 
 def encoded(indices: np.ndarray, mode: str, depth: int, dtype: str) -> np.ndarray:

@@ -52,7 +52,8 @@ def salt_of(salt: Any, owner: str) -> list[int] | None:
     if isinstance(salt, (list, tuple)) and len(salt) == 2:
         return [int(part) for part in salt]
     raise ValueError(
-        f"The `salt` of {owner} is one whole number or two of them, got {salt!r}."
+        f"The `salt` of {owner} can only be a tuple of size 2 integers, or a single "
+        f"integer. Received: salt={salt!r}"
     )
 
 

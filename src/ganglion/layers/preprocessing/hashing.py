@@ -48,11 +48,16 @@ class Hashing(HostLayer):
         if kwargs.get("dtype") is None:
             kwargs["dtype"] = "int64" if mode == "int" else config.floatx()
         super().__init__(**kwargs)
-        self.refuse_option("sparse", sparse)
+        self.refuse_sparse(sparse, mode)
         if mode == "int" and self.dtype not in ("int32", "int64"):
             raise ValueError(
-                "`output_mode='int'` gives whole numbers: `dtype` must be 'int32' or "
-                f"'int64', got {self.dtype!r}."
+                'When `output_mode="int"`, `dtype` should be an integer type, 32 or 64 '
+                f"bits wide. Received: dtype={self.dtype}"
+            )
+        if num_bins is None or num_bins <= 0:
+            raise ValueError(
+                "The `num_bins` for `Hashing` cannot be `None` or non-positive. "
+                f"Received: num_bins={num_bins}"
             )
         self.num_bins, self.mask_value = positive(num_bins, "num_bins"), mask_value
         self.salt, self.output_mode = salt_of(salt, type(self).__name__), mode
@@ -116,23 +121,23 @@ class HashedCrossing(HostLayer):
         if mode == "int" and dtype is None:
             dtype = "int64"
         super().__init__(name=name, dtype=dtype, **kwargs)
-        self.refuse_option("sparse", sparse)
+        self.refuse_sparse(sparse, mode)
         self.num_bins, self.output_mode = positive(num_bins, "num_bins"), mode
         self.sparse = False
 
     def call(self, inputs: Any) -> np.ndarray:
         if not isinstance(inputs, (list, tuple)) or len(inputs) < 2:
             raise ValueError(
-                f'Layer "{self.name}" crosses at least two inputs: call it on a list '
-                "or tuple of them."
+                f'Layer "{self.name}" should be called on a list or tuple of inputs: '
+                "it crosses at least two inputs."
             )
-        features = [self._hashes_of(part, i) for i, part in enumerate(inputs)]
-        shape = features[0].shape
+        shape = np.shape(inputs[0])
         if len(shape) > 2 or shape[1:] not in ((), (1,)):
             raise ValueError(
-                f'Layer "{self.name}" takes inputs of the shape (), (rows,) or (rows, '
-                f"1), got {shape}."
+                f'The inputs of layer "{self.name}": all inputs should have shape (), '
+                f"(rows,) or (rows, 1). Received: {shape}"
             )
+        features = [self._hashes_of(part, i) for i, part in enumerate(inputs)]
         if any(part.shape != shape for part in features):
             raise ValueError(
                 f'Layer "{self.name}" takes inputs of one shape, got '
@@ -151,9 +156,9 @@ class HashedCrossing(HostLayer):
             return fingerprint64(as_bytes(array, name)).reshape(array.shape)
         array = _numbers(part, name)
         if array.dtype.kind not in "iu":
-            raise TypeError(
-                f"{name} must be text or whole numbers, got {array.dtype}: put numbers "
-                "into bins with a Discretization layer first."
+            raise ValueError(
+                f"{name} should have an integer or string `dtype`, got {array.dtype}: "
+                "put numbers into bins with a Discretization layer first."
             )
         return array.astype(np.int64).astype(np.uint64)
 

@@ -13,9 +13,11 @@ import numpy as np
 
 from ganglion import symbolic, tree
 from ganglion.compiler.ir.graph import Value
+from ganglion.layers import tensorflow_graph
 from ganglion.layers.base import Layer
 from ganglion.ops.dispatch import concrete
 from ganglion.symbolic import KerasTensor
+from ganglion.tensors import as_tensor
 from ganglion.variables import current_scope
 
 _UNSUPPORTED = {
@@ -37,10 +39,14 @@ class HostLayer(Layer):
         """Call on Keras tensors, or on anything that holds texts or numbers."""
         if symbolic.any_symbolic(args, kwargs):
             return self._call_symbolic(args, kwargs)
+        if tensorflow_graph.is_in_graph(args, kwargs):
+            return tensorflow_graph.add_to_graph(
+                self, self.compute_output_spec, args, kwargs
+            )
         if any(isinstance(leaf, Value) for leaf in tree.flatten((args, kwargs))):
             args, kwargs = self._arrays_of((args, kwargs))
         self.built = True
-        return self.call(*args, **kwargs)
+        return tree.map_leaves(_as_tensor, self.call(*args, **kwargs))
 
     def _arrays_of(self, arguments: Any) -> Any:
         scope = current_scope()
@@ -79,6 +85,15 @@ class HostLayer(Layer):
         base = super().get_config()
         return {key: base[key] for key in ("name", "trainable", "dtype")} | arguments
 
+    def refuse_sparse(self, sparse: Any, output_mode: str) -> None:
+        """Refuse `sparse=True`, and say where it would mean nothing at all."""
+        if sparse and output_mode == "int":
+            raise ValueError(
+                "`sparse` may only be true if `output_mode` is `'one_hot'`, "
+                "`'multi_hot'` or `'count'`; and arrays are dense: leave it at False."
+            )
+        self.refuse_option("sparse", sparse)
+
     def refuse_option(self, name: str, value: Any) -> None:
         """Refuse `sparse=True` and `ragged=True`."""
         if value:
@@ -86,6 +101,12 @@ class HostLayer(Layer):
                 f"{type(self).__name__} does not support `{name}={value!r}`: "
                 f"{_UNSUPPORTED[name]}"
             )
+
+
+def _as_tensor(output: Any) -> Any:
+    """Return numbers as a tensor, which other layers give, too; texts as they are."""
+    is_text = not isinstance(output, np.ndarray) or output.dtype.kind in "OSUT"
+    return output if is_text else as_tensor(output)
 
 
 class HostOutputs(list[Any]):

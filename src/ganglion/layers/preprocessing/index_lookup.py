@@ -69,9 +69,9 @@ class IndexLookup(HostLayer):
         has_vocabulary = kwargs.pop("has_input_vocabulary", vocabulary is not None)
         kwargs.pop("dtype", None)  # the vocabulary has its own, as in Keras
         super().__init__(name=name, **kwargs)
-        self.refuse_option("sparse", sparse)
         _check_sizes(max_tokens, num_oov_indices, pad_to_max_tokens)
         self.output_mode = output_mode_of(output_mode, MODES)
+        self.refuse_sparse(sparse, self.output_mode)
         self.oov_method = choice(oov_method, "oov_method", ("floormod", "farmhash"))
         self.max_tokens, self.num_oov_indices = max_tokens, num_oov_indices
         self.mask_token, self.oov_token = mask_token, oov_token
@@ -95,13 +95,13 @@ class IndexLookup(HostLayer):
         is_tf_idf = self.output_mode == "tf_idf"
         if self.invert and self.output_mode != "int":
             raise ValueError(
-                "`invert=True` gives words for indices: `output_mode` must be 'int', "
-                f"got {self.output_mode!r}."
+                "`output_mode` must be `'int'` when `invert` is true. Received: "
+                f"output_mode={self.output_mode!r}"
             )
         if idf_weights is not None and not is_tf_idf:
             raise ValueError(
-                "`idf_weights` belong to `output_mode='tf_idf'`, got "
-                f"{self.output_mode!r}."
+                "`idf_weights` should only be set if `output_mode` is `'tf_idf'`. "
+                f"Received: output_mode={self.output_mode!r}"
             )
         if is_tf_idf and has_vocabulary and idf_weights is None:
             raise ValueError(
@@ -167,9 +167,11 @@ class IndexLookup(HostLayer):
             reserved.append(self.oov_token)
         for word in reserved:
             if self._token(word) in set(tokens):
+                kind = "mask" if word is self.mask_token else "OOV"
                 raise ValueError(
-                    f"The vocabulary holds the reserved word {word!r}: leave it out, "
-                    f"or begin the vocabulary with {special}."
+                    f"Found reserved {kind} token at unexpected location in "
+                    f"`vocabulary`. Leave {word!r} out, or begin the vocabulary with "
+                    f"{special}."
                 )
         size = self._token_start() + len(tokens)
         if self.max_tokens is not None and size > self.max_tokens:
@@ -325,8 +327,10 @@ class IndexLookup(HostLayer):
         missing_weights = self.output_mode == "tf_idf" and self.idf_weights is None
         if depth is None or missing_weights:
             raise RuntimeError(
-                f'Layer "{self.name}" has no vocabulary yet: give `vocabulary=`, or '
-                "call `adapt` on data, before it is called."
+                f"When using `output_mode={self.output_mode}` and "
+                f"`pad_to_max_tokens=False`, the vocabulary must be known: give layer "
+                f'"{self.name}" its `vocabulary=`, or call `adapt` on data, before it '
+                "is called."
             )
         return depth
 
@@ -451,14 +455,14 @@ class IndexLookup(HostLayer):
         if self.output_mode == "tf_idf" and "idf_weights" in store:
             self.idf_weights = np.asarray(store["idf_weights"], config.floatx())
 
-    def assets(self) -> dict[str, bytes]:
+    def asset_files(self) -> dict[str, bytes]:
         """Return the files that a `.keras` archive keeps beside the weights."""
         if self.input_vocabulary is not None or not self._tokens:
             return {}  # in the configuration, or nothing there
         return {VOCABULARY_FILE: word_list(self.get_vocabulary(), self.name)}
 
-    def use_assets(self, assets: dict[str, bytes], folder: str) -> None:
-        """Take the vocabulary that `assets` has kept; `folder` is named in errors."""
+    def use_asset_files(self, assets: dict[str, bytes], folder: str) -> None:
+        """Take the vocabulary of `asset_files`; `folder` is named in errors."""
         if self.input_vocabulary is not None or VOCABULARY_FILE not in assets:
             return
         name, data = f"{folder}/{VOCABULARY_FILE}", assets[VOCABULARY_FILE]
@@ -471,14 +475,14 @@ class IndexLookup(HostLayer):
 
     def save_assets(self, dir_path: Any) -> None:
         """Write the vocabulary into a folder."""
-        for name, data in self.assets().items():
+        for name, data in self.asset_files().items():
             files.write_file(Path(dir_path) / name, data)
 
     def load_assets(self, dir_path: Any) -> None:
         """Take the vocabulary that `save_assets` wrote into a folder."""
         path = Path(dir_path) / VOCABULARY_FILE
         if path.is_file():
-            self.use_assets({VOCABULARY_FILE: path.read_bytes()}, str(dir_path))
+            self.use_asset_files({VOCABULARY_FILE: path.read_bytes()}, str(dir_path))
 
 
 def refuse_path(config: dict[str, Any]) -> None:
@@ -500,11 +504,16 @@ def _check_sizes(
     max_tokens: int | None, num_oov_indices: int, pad_to_max_tokens: bool
 ) -> None:
     if max_tokens is not None and max_tokens <= 1:
-        raise ValueError(f"`max_tokens` must be greater than 1, got {max_tokens}.")
+        raise ValueError(
+            f"If set, `max_tokens` must be greater than 1. Received: {max_tokens}"
+        )
     if pad_to_max_tokens and max_tokens is None:
-        raise ValueError("`pad_to_max_tokens=True` needs `max_tokens`.")
+        raise ValueError("If pad_to_max_tokens is True, must set `max_tokens`.")
     if num_oov_indices < 0:
-        raise ValueError(f"`num_oov_indices` must be >= 0, got {num_oov_indices}.")
+        raise ValueError(
+            "`num_oov_indices` must be greater than or equal to 0. Received: "
+            f"{num_oov_indices}"
+        )
 
 
 def _plain_list(values: Any) -> Any:

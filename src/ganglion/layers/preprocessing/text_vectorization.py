@@ -278,13 +278,13 @@ class TextVectorization(HostLayer):
     def load_own_variables(self, store: Any) -> None:
         self._lookup_layer.load_own_variables(store)
 
-    def assets(self) -> dict[str, bytes]:
+    def asset_files(self) -> dict[str, bytes]:
         """Return the files that a `.keras` archive keeps beside the weights."""
-        return self._lookup_layer.assets()
+        return self._lookup_layer.asset_files()
 
-    def use_assets(self, assets: dict[str, bytes], folder: str) -> None:
-        """Take the vocabulary that `assets` has kept."""
-        self._lookup_layer.use_assets(assets, folder)
+    def use_asset_files(self, assets: dict[str, bytes], folder: str) -> None:
+        """Take the vocabulary that `asset_files` has kept."""
+        self._lookup_layer.use_asset_files(assets, folder)
 
     def save_assets(self, dir_path: Any) -> None:
         """Write the vocabulary into a folder."""
@@ -316,8 +316,8 @@ def _sequence_length(value: Any, mode: str) -> int | None:
         return None
     if mode != "int":
         raise ValueError(
-            "`output_sequence_length` belongs to `output_mode='int'`, got "
-            f"`output_mode={mode!r}`."
+            "`output_sequence_length` must not be set if `output_mode` is not `'int'`. "
+            f"Received: output_mode={mode!r}"
         )
     return positive(value, "output_sequence_length")
 

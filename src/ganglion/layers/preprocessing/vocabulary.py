@@ -22,7 +22,7 @@ def read_word_list(path: str | os.PathLike[str], as_token: Callable[[str], Any])
     with the file and the line.
     """
     if not os.path.isfile(path):
-        raise ValueError(f"There is no vocabulary file {str(path)!r}.")
+        raise ValueError(f"Vocabulary file {path} does not exist.")
     return parsed_word_list(Path(path).read_bytes(), str(path), as_token)
 
 
@@ -81,8 +81,8 @@ def refuse_repeated(tokens: Iterable[Token]) -> None:
     if repeated:
         examples = ", ".join(repr(as_text(token)) for token in repeated[:5])
         raise ValueError(
-            f"The vocabulary has repeated words: {examples}. Every word must be there "
-            "once."
+            "The passed vocabulary has at least one repeated term. Every word must be "
+            f"there once: {examples}."
         )
 
 

@@ -127,7 +127,7 @@ class RNN(Layer):
 
     def get_initial_state(self, batch_size: int) -> list[Any]:
         """Return what the cell begins with, always as a list."""
-        state = initial_state(self.cell, batch_size, self.dtype)
+        state = initial_state(self.cell, batch_size, self.compute_dtype)
         return list(state) if isinstance(state, (list, tuple)) else [state]
 
     def reset_states(self) -> None:
@@ -157,7 +157,7 @@ class RNN(Layer):
                 f"{', '.join(map(str, shapes))}, but `initial_state` has "
                 f"{', '.join(str(tuple(np.shape(state))) for state in leaves)}."
             )
-        dtype = getattr(self.cell, "compute_dtype", self.dtype)
+        dtype = getattr(self.cell, "compute_dtype", self.compute_dtype)
         return tree.pack(expected, [ops.cast(state, dtype) for state in leaves])
 
     def _check_batch(self, batch_size: int) -> None:
@@ -165,9 +165,9 @@ class RNN(Layer):
         if batch_size != expected:
             raise ValueError(
                 f'Layer "{self.name}" is stateful and keeps the states of {expected} '
-                f"sequences, but got a batch of {batch_size}: every batch must have "
-                "the same size, in `predict` and `evaluate`, too. Leave out rows that "
-                "fill no batch."
+                f"sequences, but got {batch_size}: the batch size must always be the "
+                "same, in `predict` and `evaluate`, too. Leave out rows that fill no "
+                "batch."
             )
 
     # ---- calling ---------------------------------------------------------------

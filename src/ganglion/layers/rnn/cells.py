@@ -59,6 +59,7 @@ class DropoutCell(Layer):
     """
 
     gates = 1
+    gate_axis = -1  # along which the sums of all gates lie
     dropout: float
     recurrent_dropout: float
     seed: Any
@@ -114,7 +115,8 @@ class DropoutCell(Layer):
         if len(values) == 1:
             return multiply(values[0], kernel)
         parts = ops.split(kernel, len(values), axis=-1)
-        return ops.concatenate(list(map(multiply, values, parts)), axis=-1)
+        products = list(map(multiply, values, parts))
+        return ops.concatenate(products, axis=self.gate_axis)
 
     def _add_forget_bias(self, units: int) -> Any:
         """Make the bias of an LSTM, which is one for the forget gate at first."""
@@ -176,7 +178,9 @@ class _DenseCell(DropoutCell):
         """Return zeros."""
         many = isinstance(self.state_size, (list, tuple))
         sizes = self.state_size if many else [self.state_size]
-        return [ops.zeros((batch_size, size), dtype=self.dtype) for size in sizes]
+        return [
+            ops.zeros((batch_size, size), dtype=self.compute_dtype) for size in sizes
+        ]
 
 
 def _only(states: Any) -> Any:
@@ -279,7 +283,7 @@ class LSTMCell(_DenseCell):
 
 def lstm_step(cell: DropoutCell, z: Any, c: Any) -> tuple[Any, Any]:
     """Return the new states from the sums of all gates and the old cell state."""
-    i, f, g, o = ops.split(z, 4, axis=-1)
+    i, f, g, o = ops.split(z, 4, axis=cell.gate_axis)
     gate = cell.recurrent_activation
     c = gate(f) * c + gate(i) * cell.activation(g)
     return gate(o) * cell.activation(c), c

@@ -5,10 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from ganglion import ops
-from ganglion.layers.arguments import known_size, padding_of, weight
+from ganglion.layers.arguments import (
+    along_channels,
+    channel_axis,
+    known_size,
+    padding_of,
+    spatial_axes,
+    weight,
+)
 from ganglion.layers.base import InputSpec
 from ganglion.layers.rnn.cells import DropoutCell, lstm_step, relied_on
 from ganglion.layers.rnn.layers import CellLayer
+from ganglion.ops.windows import window_counts
 from ganglion.serialization import export, passed
 
 
@@ -22,6 +30,7 @@ class ConvLSTMCell(DropoutCell):
     strides: tuple[int, ...]
     dilation_rate: tuple[int, ...]
     padding: str
+    data_format: str
 
     def __init__(
         self,
@@ -52,21 +61,23 @@ class ConvLSTMCell(DropoutCell):
     ) -> None:
         super().__init__(**kwargs)
         self._keep(locals())
+        self.gate_axis = channel_axis(self.data_format)
         self.implementation = 1  # each gate drops elements of its own
         self.padding = padding_of(padding)
         if max(self.strides) > 1 and max(self.dilation_rate) > 1:
             raise ValueError(
-                "A ConvLSTM has either strides or dilation, not both: got "
-                f"strides={self.strides} and dilation_rate={self.dilation_rate}."
+                "Specifying `strides > 1` is not compatible with `dilation_rate > 1`: "
+                f"got strides={self.strides}, dilation_rate={self.dilation_rate}."
             )
         self.input_spec = InputSpec(ndim=self.rank + 2)
         self.state_size: Any = -1  # it depends on the size of the images
 
     def build(self, input_shape: Any) -> None:
         """Make the kernels (*sizes, channels, 4 * filters) and the bias."""
-        sizes = [known_size(self, input_shape, axis + 1) for axis in range(self.rank)]
+        axes = spatial_axes(self.data_format, self.rank)
+        sizes = [known_size(self, input_shape, axis) for axis in axes]
         columns = 4 * self.filters
-        channels = known_size(self, input_shape, -1)
+        channels = known_size(self, input_shape, channel_axis(self.data_format))
         self.kernel = weight(self, "kernel", (*self.kernel_size, channels, columns))
         self.recurrent_kernel = weight(
             self,
@@ -75,24 +86,16 @@ class ConvLSTMCell(DropoutCell):
             settings="recurrent",
         )
         self.bias = self._add_forget_bias(self.filters) if self.use_bias else None
-        self.state_shape = (*self._output_sizes(sizes), self.filters)
-
-    def _output_sizes(self, sizes: list[int]) -> tuple[int, ...]:
-        windows = zip(
-            sizes, self.kernel_size, self.strides, self.dilation_rate, strict=True
-        )
-        if self.padding == "same":
-            return tuple(-(-size // stride) for size, _, stride, _ in windows)
-        return tuple(
-            (size - dilation * (kernel - 1) - 1) // stride + 1
-            for size, kernel, stride, dilation in windows
-        )
+        window = self.kernel_size, self.strides, self.dilation_rate
+        sizes = window_counts(sizes, *window, padding=self.padding)
+        is_last = self.data_format == "channels_last"
+        self.state_shape = (*sizes, self.filters) if is_last else (self.filters, *sizes)
 
     @relied_on
     def get_initial_state(self, batch_size: int | None = None) -> list[Any]:
         """Return zeros."""
         shape = (batch_size, *self.state_shape)
-        return [ops.zeros(shape, dtype=self.dtype) for _ in range(2)]
+        return [ops.zeros(shape, dtype=self.compute_dtype) for _ in range(2)]
 
     @relied_on
     def call(self, inputs: Any, states: Any, training: Any = False) -> Any:
@@ -100,8 +103,8 @@ class ConvLSTMCell(DropoutCell):
         seen, state = self._dropped(inputs, h, training)
         z = self._product(seen, self.kernel, self._input_conv)
         if self.bias is not None:
-            z = z + self.bias
-        z = z + self._product(state, self.recurrent_kernel, _recurrent_conv)
+            z = z + along_channels(self.bias, self.data_format, self.rank)
+        z = z + self._product(state, self.recurrent_kernel, self._recurrent_conv)
         h, c = lstm_step(self, z, c)
         return h, [h, c]
 
@@ -111,12 +114,14 @@ class ConvLSTMCell(DropoutCell):
             kernel,
             strides=self.strides,
             padding=self.padding,
+            data_format=self.data_format,
             dilation_rate=self.dilation_rate,
         )
 
-
-def _recurrent_conv(state: Any, kernel: Any) -> Any:
-    return ops.conv(state, kernel, strides=1, padding="same")
+    def _recurrent_conv(self, state: Any, kernel: Any) -> Any:
+        return ops.conv(
+            state, kernel, strides=1, padding="same", data_format=self.data_format
+        )
 
 
 class _ConvLSTM(CellLayer, cell=ConvLSTMCell):

@@ -8,6 +8,7 @@ from typing import Any
 
 from ganglion import keras2
 from ganglion.layers.base import InputSpec
+from ganglion.layers.construction import is_own
 from ganglion.layers.rnn.base import RNN
 from ganglion.layers.rnn.cells import GRUCell, LSTMCell, SimpleRNNCell
 from ganglion.serialization import export, passed
@@ -22,10 +23,12 @@ class CellLayer(RNN):
     Its class names the cell: ``class LSTM(CellLayer, cell=LSTMCell)``.
     """
 
+    names_activity_regularizer = True
     cell_type: type
     cell_arguments: tuple[str, ...] = ()
     units: int
     activation: Any
+    names_activity_regularizer = True
 
     def __init_subclass__(cls, cell: Any = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -37,11 +40,19 @@ class CellLayer(RNN):
         for name in cls.cell_arguments:
             setattr(cls, name, property(attrgetter(f"cell.{name}")))
 
+    def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
+        has_units = "units" in self.cell_arguments and not is_own(self, "call")
+        if not has_units or self.return_state or self.time_major:
+            return super().compute_output_shape(*args, **kwargs)
+        rows, steps = (args[0] if args else next(iter(kwargs.values())))[:2]
+        return (rows, *([steps] if self.return_sequences else []), self.units)
+
     def _make(self, arguments: dict[str, Any]) -> None:
         """Make the cell, and this layer, from the arguments of both."""
         if arguments.pop("consume_less", None) is not None:
             keras2.note("`consume_less=`", "left out: the loop over time is compiled")
             self._init_values.pop("consume_less", None)
+        chooses_cudnn = "use_cudnn" in arguments
         use_cudnn = arguments.pop("use_cudnn", "auto")
         if use_cudnn not in ("auto", True, False):
             raise ValueError(
@@ -52,7 +63,8 @@ class CellLayer(RNN):
         shared = {k: arguments[k] for k in ("dtype", "trainable") if k in arguments}
         name = snake_case(self.cell_type.__name__)
         RNN.__init__(self, self.cell_type(**of_cell, **shared, name=name), **arguments)
-        self.use_cudnn = use_cudnn
+        if chooses_cudnn:
+            self.use_cudnn = use_cudnn
         self.input_spec = InputSpec(ndim=3)
 
 

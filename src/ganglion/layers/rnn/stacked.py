@@ -81,7 +81,9 @@ class StackedRNNCells(Layer):
 
     def get_initial_state(self, batch_size: int | None = None) -> list[Any]:
         """Return what each cell begins with."""
-        return [initial_state(cell, batch_size, self.dtype) for cell in self.cells]
+        return [
+            initial_state(cell, batch_size, self.compute_dtype) for cell in self.cells
+        ]
 
     def build(self, input_shape: Any) -> None:
         for cell in self.cells:

@@ -23,7 +23,8 @@ class Wrapper(Layer):
         super().__init__(**kwargs)
         if not isinstance(layer, Layer):
             raise ValueError(
-                f"{type(self).__name__} needs a Layer to wrap, got {layer!r}."
+                f"Layer {layer!r} supplied to {type(self).__name__} isn't a supported "
+                "layer type. Please ensure wrapped layer is a valid Keras layer."
             )
         self.layer = layer
 
@@ -54,8 +55,9 @@ class TimeDistributed(Wrapper):
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
         if mask is not None and tuple(mask.shape[:2]) != tuple(inputs.shape[:2]):
             raise ShapeError(
-                f'Layer "{self.name}" needs a mask of shape {tuple(inputs.shape[:2])}, '
-                f"one value a step of each sequence, got one of shape {mask.shape}."
+                "The `mask` passed to the `TimeDistributed` layer has a shape of "
+                f'{tuple(mask.shape)}, but "{self.name}" needs '
+                f"{tuple(inputs.shape[:2])}: one value a step of each sequence."
             )
         if inputs.shape[1] == 0:
             raise ShapeError(

@@ -229,21 +229,27 @@ def _today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
-def _about(name: str) -> str:
+def about(name: str) -> str:
+    """Return the text of a page, before its tables."""
     return (resources.files("ganglion.race.bench") / name).read_text("utf-8")
 
 
 def page(results: list[Result], command: str) -> str:
     """Return the results as a page of the docs."""
+    text = about("about.md").format(command=command)
+    return "\n".join([text, where(results), *map(_section, results)])
+
+
+def where(results: list[Result]) -> str:
+    """Return when and on what results were measured, in one line."""
     facts = machine.facts()
-    where = f"{facts['processor']}, {facts['vectors']}, {facts['cores'].split(',')[0]}"
-    measured = (
-        f"Measured on {_today()}: {where}; Python {facts['python']}, "
+    cores = facts["cores"].split(",")[0]
+    return (
+        f"Measured on {_today()}: {facts['processor']}, {facts['vectors']}, {cores}; "
+        f"Python {facts['python']}, "
         f"numpy {facts['numpy']}, llvmlite {facts['llvmlite']}, "
         f"{', '.join(_versions(results))}.\n"
     )
-    about = _about("about.md").format(command=command)
-    return "\n".join([about, measured, *map(_section, results)])
 
 
 def _section(result: Result) -> str:
@@ -262,19 +268,19 @@ def _section(result: Result) -> str:
 def gpu_section(results: list[Result], command: str) -> str:
     """Return the results on a GPU as a section of the docs."""
     rounds = [len(entry.milliseconds) for result in results for entry in result.timed]
-    about = _about("about_gpu.md").format(
+    text = about("about_gpu.md").format(
         heading=GPU_HEADING,
         command=command,
         rounds=max(rounds, default=0),
         seconds=steps.GPU_ROUND_SECONDS,
     )
-    where = next((result.gpu for result in results if result.gpu), "")
+    device = next((result.gpu for result in results if result.gpu), "")
     own = (f"{name} {machine.version(name)}" for name in _OF_CUDA)
     measured = (
-        f"Measured on {_today()}: {where}; Python {platform.python_version()}, "
+        f"Measured on {_today()}: {device}; Python {platform.python_version()}, "
         f"{', '.join([*_versions(results), *own])}.\n"
     )
-    return "\n".join([about, measured, *("#" + _section(result) for result in results)])
+    return "\n".join([text, measured, *("#" + _section(result) for result in results)])
 
 
 def _versions(results: list[Result]) -> list[str]:

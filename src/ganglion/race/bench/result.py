@@ -53,6 +53,7 @@ class Result:
     device: str = "cpu"
     precision: str = "float32"  # of products: "tf32" and "bf16" are of GPUs
     gpu: str = ""  # the device and its driver, where it is one
+    figure: str = "training step"  # what was timed
 
     @property
     def timed(self) -> list[Entry]:

@@ -81,7 +81,7 @@ def run(
             bench.unit = len(np.load(folder / "y.npy", mmap_mode="r")) // size
             running = bench.prepare(engines, entries)
             tolerances = NOISY if recipe.is_noisy else TOLERANCES[precision]
-            running = _agreeing(running, recipe.parameters, tolerances)
+            running = agreeing(running, recipe.parameters, Comparison(tolerances))
             for number in range(rounds):
                 say(f"round {number + 1} of {rounds}")
                 result.peak = _peak(meter, threads, result.peak) if meter else {}
@@ -149,9 +149,14 @@ def operations(model: Any, batch: int) -> float:
     >>> operations(recipes.build(recipes.get("mnist-perceptron")), 128)  # 2·2·784·10·B
     4014080.0
     """
-    products = [size for layer in model.layers for size in _products(layer)]
-    of_first_input = sum(products[:1])
-    return float(2 * (3 * sum(products) - of_first_input) * batch)
+    counts = products(model)
+    of_first_input = sum(counts[:1])
+    return float(2 * (3 * sum(counts) - of_first_input) * batch)
+
+
+def products(model: Any) -> list[int]:
+    """Return the multiplications of a model's products, for one row of a batch."""
+    return [count for layer in model.layers for count in _products(layer)]
 
 
 def _products(layer: Any) -> Iterator[int]:
@@ -169,7 +174,10 @@ def _products(layer: Any) -> Iterator[int]:
         steps, width = layer.output.shape[1:]
         yield 2 * steps * steps * width  # queries with keys, and shares with values
     elif kernels[0] is not None:
-        positions = int(np.prod(layer.output.shape[1:-1], dtype=int))
+        # A transposed convolution multiplies at each pixel that it reads.
+        is_transposed = isinstance(layer, layers.Conv2DTranspose)
+        pixels = layer.input if is_transposed else layer.output
+        positions = int(np.prod(pixels.shape[1:-1], dtype=int))
     for kernel in kernels:
         if kernel is not None:
             steps = positions or layer.input.shape[1]
@@ -184,6 +192,32 @@ def _peak(meter: Process, threads: int, before: dict[str, float]) -> dict[str, f
     except EngineError:  # the engine of the same name will say what is wrong
         return before
     return {name: max(value, before.get(name, 0.0)) for name, value in now.items()}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What is timed of an engine: training steps, or predictions of some rows."""
+
+    name: str = "training step"
+    rows: int = 0  # to be predicted; none in training
+    sizes: tuple[int, ...] = ()  # of batches, of which an engine takes its fastest
+
+    @property
+    def fewest(self) -> int:
+        """How often it is done in a round at least: a prediction may take seconds."""
+        return 1 if self.rows else FEWEST_STEPS
+
+    def ask(
+        self, worker: Process, times: int, limit: float | None = None
+    ) -> dict[str, Any]:
+        """Let a worker do it some times; return how long it took and what came out."""
+        if not self.rows:
+            return worker.ask("run", limit, steps=times)
+        sizes = list(self.sizes)
+        return worker.ask("predict", limit, rows=self.rows, sizes=sizes, times=times)
+
+
+TRAINING = Figure()
 
 
 @dataclass
@@ -216,6 +250,9 @@ class Bench:
         self._device = task.get("device", "cpu")
         self._begun: dict[tuple[str, str], Future[Running]] = {}
         self.unit = 1  # the steps of a round on a GPU are a multiple of this
+        self.figure = TRAINING
+        self.ready: dict[str, list[Running]] | None = None  # forms that are not ended
+        self.still: Any = None  # a recipe without noise, to compare first losses by
 
     def prepare(self, engines: list[Engine], entries: list[Entry]) -> list[Running]:
         """Start every engine in its fastest form; note why one cannot be."""
@@ -247,6 +284,12 @@ class Bench:
     def _fastest(self, engine: Engine, entry: Entry) -> Running | None:
         """Try the forms of an engine in turns, and keep the fastest."""
         forms = list(self._forms(engine, entry))
+        if self.ready is not None:
+            self.ready[engine.name] = forms
+        return self.choose(forms, entry)
+
+    def choose(self, forms: list[Running], entry: Entry) -> Running | None:
+        """Let forms that are ready take turns, and keep the fastest."""
         for number in range(TRIALS if len(forms) > 1 else 1):
             forms = self.take_turns(forms, number)
         for form in forms:
@@ -256,14 +299,15 @@ class Bench:
             entry.problem = "\n".join(f"{form}: {reason}" for form, reason in reasons)
             return None
         first, *others = sorted(forms, key=lambda form: form.best)
-        for other in others:
-            other.process.end()
+        if self.ready is None:
+            for other in others:
+                other.process.end()
         chosen = first.entry
         chosen.steps = self._steps_a_round(first.best)
         chosen.tried, chosen.milliseconds = entry.tried, []
         vars(entry).update(vars(chosen))
         try:
-            first.process.ask("run", steps=chosen.steps)
+            self.figure.ask(first.process, chosen.steps)
         except EngineError as error:
             entry.problem = str(error)
             return None
@@ -281,11 +325,8 @@ class Bench:
                 entry.tried[form] = str(error)
                 continue
             running.entry.version, running.entry.tried = entry.version, entry.tried
-            try:
-                self._warm_up(running, limit)
-            except EngineError as error:
+            if not self.warms_up(running, limit):
                 running.process.end()
-                entry.tried[form] = str(error)
                 continue
             if not begun:  # all began at once: none waits for the slowest
                 limit = min(limit, max(PATIENCE, 2 * running.entry.start_seconds))
@@ -297,12 +338,15 @@ class Bench:
         worker = process.start(engine, form, self._threads, self._folder, self._device)
         self._stack.callback(worker.end)
         running = Running(Entry(engine.name, form), worker, 0)
-        ready = worker.ask("prepare", limit, **self._task)
-        if "unavailable" in ready:
-            worker.end()
-            raise EngineError(ready["unavailable"])
-        running.parameters = int(ready["parameters"])
-        if form.startswith("compiled"):
+        for recipe in filter(None, (self.still, self._task["recipe"])):
+            ready = worker.ask("prepare", limit, **self._task | {"recipe": recipe})
+            if "unavailable" in ready:
+                worker.end()
+                raise EngineError(ready["unavailable"])
+            running.parameters = int(ready["parameters"])
+            if recipe is self.still:
+                self._take_first_steps(running, limit)
+        if form.startswith("compiled") and not running.entry.losses:
             self._take_first_steps(running, limit)
         running.entry.start_seconds = time.perf_counter() - started
         return running
@@ -310,6 +354,15 @@ class Bench:
     def _take_first_steps(self, running: Running, limit: float) -> None:
         answers = (running.process.ask("run", limit, steps=1) for _ in range(2))
         running.entry.losses = [answer["loss"] for answer in answers]
+
+    def warms_up(self, running: Running, limit: float) -> bool:
+        """Let a form get ready for its turns; note why it does not, and return that."""
+        try:
+            self._warm_up(running, limit)
+        except EngineError as error:
+            running.entry.tried[running.entry.form] = str(error)
+            return False
+        return True
 
     def _warm_up(self, running: Running, limit: float) -> None:
         """Take the first steps, and measure how many make a round."""
@@ -326,7 +379,7 @@ class Bench:
         while enough >= 2 * entry.steps:  # short runs are mostly overhead
             entry.steps = min(enough, max(16 * entry.steps, fewest))
             fastest = min(
-                running.process.ask("run", left(), steps=entry.steps)["seconds"]
+                self.figure.ask(running.process, entry.steps, left())["seconds"]
                 for _ in range(2)
             )
             enough = self._steps_a_round(1000 * fastest / entry.steps)
@@ -338,7 +391,7 @@ class Bench:
         Those can be one loop, or one recording, that is compiled once.
         """
         if self._device == "cpu":
-            return max(FEWEST_STEPS, int(1000 * ROUND_SECONDS / milliseconds))
+            return max(self.figure.fewest, int(1000 * ROUND_SECONDS / milliseconds))
         epochs = round(1000 * GPU_ROUND_SECONDS / milliseconds / self.unit)
         return max(1, epochs) * self.unit
 
@@ -359,13 +412,27 @@ class Bench:
 
     def _turn(self, running: Running) -> None:
         entry, worker = running.entry, running.process
-        seconds = worker.ask("run", steps=entry.steps)["seconds"]
+        seconds = self.figure.ask(worker, entry.steps)["seconds"]
         entry.milliseconds.append(1000 * seconds / entry.steps)
         entry.memory = worker.ask("memory")["bytes"]
 
 
-def _agreeing(
-    running: list[Running], parameters: int, tolerances: tuple[float, float]
+@dataclass(frozen=True)
+class Comparison:
+    """Which numbers engines are compared by, and how near they must be."""
+
+    relative: tuple[float, float] | float
+    absolute: float = 0.0
+    text: str = "first batch's loss {0:.6g}, after a step {1:.6g}"
+
+    def alike(self, values: list[float], others: list[float]) -> bool:
+        """Return whether the numbers of two engines are near."""
+        near = np.isclose(values, others, rtol=self.relative, atol=self.absolute)
+        return bool(near.all())
+
+
+def agreeing(
+    running: list[Running], parameters: int, comparison: Comparison
 ) -> list[Running]:
     """Return the engines that compute what at least half of the others compute."""
     good = []
@@ -375,9 +442,7 @@ def _agreeing(
         losses = engine.entry.losses
         others = [other for other in voices if other is not engine]
         friends = [
-            other
-            for other in others
-            if np.isclose(losses, other.entry.losses, rtol=tolerances, atol=0).all()
+            other for other in others if comparison.alike(losses, other.entry.losses)
         ]
         if engine.parameters != parameters:
             engine.entry.problem = (
@@ -385,8 +450,7 @@ def _agreeing(
             )
         elif 2 * len(friends) < len(others):
             engine.entry.problem = (
-                f"disagrees: first batch's loss {losses[0]:.6g}, after a "
-                f"step {losses[1]:.6g}; the others: "
+                f"disagrees: {comparison.text.format(*losses)}; the others: "
                 + ", ".join(f"{other.entry.losses[0]:.6g}" for other in others)
             )
         else:

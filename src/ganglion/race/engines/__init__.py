@@ -100,6 +100,14 @@ class Trainer(Protocol):
         """Go back to the weights of the task and to a fresh optimizer."""
         ...
 
+    def in_batches(self, x: np.ndarray, size: int) -> Any:
+        """Return rows in batches of a size, in the form that `predict` takes."""
+        ...
+
+    def predict(self, batches: Any) -> np.ndarray:
+        """Return what the network makes of rows, all in one array."""
+        ...
+
     def feed(self, images: np.ndarray) -> None:
         """Take these scaled images in place of the task's, row by row."""
         ...
@@ -235,7 +243,7 @@ def scaled(task: Task) -> tuple[Layers, np.ndarray]:
 
     Rivals get their pixels ready as floats before the clock starts; Ganglion does not.
     """
-    return task.recipe.layers[_scales(task) :], pixels(task, task.x)
+    return task.recipe.layers[int(task.recipe.takes_pixels) :], pixels(task, task.x)
 
 
 def pixels(task: Task, x: np.ndarray) -> np.ndarray:
@@ -243,15 +251,16 @@ def pixels(task: Task, x: np.ndarray) -> np.ndarray:
     if task.recipe.takes_tokens:
         return x
     images = x.astype(task.dtype)
-    if _scales(task):  # in place: memory is compared, too
+    if task.recipe.takes_pixels:  # in place: memory is compared, too
         scaling = task.recipe.layers[0][1]
         images *= images.dtype.type(scaling["scale"])
         images += images.dtype.type(scaling.get("offset", 0.0))
     return images
 
 
-def _scales(task: Task) -> bool:
-    return task.recipe.layers[0][0] == "Rescaling"
+def split(x: np.ndarray, size: int) -> list[np.ndarray]:
+    """Return rows in batches of a size; the last one may be smaller."""
+    return [x[at : at + size] for at in range(0, len(x), size)]
 
 
 def test_set(task: Task) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -259,8 +268,7 @@ def test_set(task: Task) -> list[tuple[np.ndarray, np.ndarray]]:
     if task.x_test is None or task.y_test is None:
         return []
     x, y = pixels(task, task.x_test), task.y_test
-    starts = range(0, len(x), TEST_BATCH)
-    return [(x[at : at + TEST_BATCH], y[at : at + TEST_BATCH]) for at in starts]
+    return list(zip(split(x, TEST_BATCH), split(y, TEST_BATCH), strict=True))
 
 
 def averages(batches: Iterable[tuple[Any, Any, int]]) -> tuple[float, float]:
@@ -285,7 +293,7 @@ def last_accuracy(history: Mapping[str, list[float]]) -> float:
 
 def up_to_logits(recipe: Recipe, layers: Layers) -> Layers:
     """Leave the final softmax to the loss, as the rivals' fast functions expect."""
-    if "crossentropy" not in recipe.loss:
+    if not leaves_softmax(recipe):
         return layers
     kind, arguments = layers[-1]
     if arguments.get("activation") != "softmax":
@@ -293,6 +301,16 @@ def up_to_logits(recipe: Recipe, layers: Layers) -> Layers:
     if kind == "Activation":
         return layers[:-1]
     return (*layers[:-1], (kind, arguments | {"activation": None}))
+
+
+def leaves_softmax(recipe: Recipe) -> bool:
+    """Return whether the rivals' loss has the softmax: predictions need their own."""
+    return "crossentropy" in recipe.loss
+
+
+def is_convolved(recipe: Recipe) -> bool:
+    """Return whether rows are images or sequences with channels."""
+    return any("Conv" in kind for kind, _ in recipe.layers)
 
 
 class Sgd(NamedTuple):

@@ -76,13 +76,13 @@ def save_weights(model: Any, folder: Path) -> None:
 
 def states_of(model: Any) -> np.ndarray:
     """Return the states of a model's random generators, one in a row."""
-    states = [generator.state.numpy() for generator in model._seed_generators()]
+    states = [generator.state.numpy() for generator in model._seed_generators]
     return np.array(states, "uint32").reshape(-1, 2)
 
 
 def set_states(model: Any, states: np.ndarray) -> None:
     """Put the random generators back to where they were."""
-    for generator, state in zip(model._seed_generators(), states, strict=True):
+    for generator, state in zip(model._seed_generators, states, strict=True):
         generator.state.assign(state)
 
 

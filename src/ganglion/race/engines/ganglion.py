@@ -115,6 +115,14 @@ class GanglionTrainer:
         )
         return scores["loss"], scores.get("accuracy", math.nan)
 
+    def in_batches(self, x: np.ndarray, size: int) -> tuple[np.ndarray, int]:
+        return x, size
+
+    def predict(self, batches: tuple[np.ndarray, int]) -> np.ndarray:
+        x, size = batches
+        outputs: np.ndarray = self._model.predict(x, batch_size=size, verbose=0)
+        return outputs
+
     def feed(self, images: np.ndarray) -> None:
         """Refuse: Ganglion changes images itself, inside of its clock."""
         raise NotImplementedError("Ganglion is given the images as they come.")

@@ -14,11 +14,18 @@ from ganglion.race.engines import (
     Task,
     Unavailable,
     averages,
+    pixels,
     scaled,
+    split,
     test_set,
     up_to_logits,
 )
-from ganglion.race.engines.jax_layers import first_state, test_step, training_step
+from ganglion.race.engines.jax_layers import (
+    first_state,
+    prediction,
+    test_step,
+    training_step,
+)
 
 
 def prepare(task: Task, form: str) -> JaxTrainer:
@@ -70,6 +77,7 @@ class JaxTrainer(RivalTrainer):
             partial(_scan, advance, task), static_argnums=3, donate_argnums=0
         )
         self._judge = jax.jit(test_step(task, layers))
+        self._outputs = jax.jit(prediction(task, layers))
         self._compiled: dict[int, Any] = {}
         self._batches: list[Any] = []
         self._losses: Any = [jnp.zeros(1)]
@@ -149,6 +157,16 @@ class JaxTrainer(RivalTrainer):
         return averages(
             (*self._judge(weights, step, x, y), len(x)) for x, y in self._test
         )
+
+    def in_batches(self, x: np.ndarray, size: int) -> list[Any]:
+        import jax.numpy as jnp
+
+        return [jnp.asarray(part) for part in split(pixels(self._task, x), size)]
+
+    def predict(self, batches: list[Any]) -> np.ndarray:
+        weights, _, step = self._state
+        outputs = [self._outputs(weights, step, x) for x in batches]
+        return np.concatenate(outputs)  # waits for all of them
 
     def feed(self, images: np.ndarray) -> None:
         import jax.numpy as jnp

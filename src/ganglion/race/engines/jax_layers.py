@@ -10,6 +10,7 @@ from ganglion.race.engines import (
     Layers,
     Sgd,
     Task,
+    leaves_softmax,
     optimizer,
     translation,
     untranslated,
@@ -74,6 +75,17 @@ def test_step(task: Task, layers: Layers) -> Callable[..., Any]:
     return judge
 
 
+def prediction(task: Task, layers: Layers) -> Callable[..., Any]:
+    """Return the prediction of a batch: (weights, step, x) -> outputs."""
+    import jax
+
+    def predict(weights: Weights, step: Any, x: Any) -> Any:
+        outputs, _ = _outputs(task, layers, weights, step, x, False)
+        return jax.nn.softmax(outputs) if leaves_softmax(task.recipe) else outputs
+
+    return predict
+
+
 def _loss(
     task: Task,
     layers: Layers,
@@ -83,7 +95,17 @@ def _loss(
     y: Any,
     is_training: bool,
 ) -> tuple[Any, Any, dict[int, Any]]:
-    """Return the loss of a batch, the outputs, and new moving averages.
+    """Return the loss of a batch, the outputs, and new moving averages."""
+    recipe = task.recipe
+    outputs, walk = _outputs(task, layers, weights, step, x, is_training)
+    loss = recipe.loss_weight * _criterion(recipe.loss)(outputs, y)
+    return loss + walk.penalty, outputs, walk.moving
+
+
+def _outputs(
+    task: Task, layers: Layers, weights: Weights, step: Any, x: Any, is_training: bool
+) -> tuple[Any, Pass]:
+    """Return the outputs of a batch, and the pass that made them.
 
     With bf16 everything between the layers is kept so, too; weights and sums are not.
     """
@@ -96,9 +118,7 @@ def _loss(
     dtype = jnp.bfloat16 if task.precision == "bf16" else weights[0].dtype
     x = x if recipe.takes_tokens else x.astype(dtype)
     walk = Pass(weights, dtype, key, is_training)
-    outputs = _through(layers, walk, x).astype(weights[0].dtype)
-    loss = recipe.loss_weight * _criterion(recipe.loss)(outputs, y)
-    return loss + walk.penalty, outputs, walk.moving
+    return _through(layers, walk, x).astype(weights[0].dtype), walk
 
 
 def _hits(task: Task, outputs: Any, y: Any) -> Any:
@@ -197,16 +217,48 @@ def _dense(arguments: Any, walk: Pass, x: Any) -> Any:
     return x @ kernel + bias
 
 
-def _conv(arguments: Any, walk: Pass, x: Any) -> Any:
+def _conv(arguments: Any, walk: Pass, x: Any, groups: int = 1) -> Any:
     import jax
 
-    padding = arguments.get("padding", "valid").upper()
-    order = ("NHWC", "HWIO", "NHWC")
-    kernel, bias = walk.take(2, x.dtype)
+    (kernel,) = walk.take(1, x.dtype)
+    if groups > 1:  # each channel has filters of its own
+        kernel = kernel.reshape(*kernel.shape[:-2], 1, -1)
     outputs = jax.lax.conv_general_dilated(
-        x, kernel, (1, 1), padding, dimension_numbers=order
+        x,
+        kernel,
+        *_steps_and_padding(arguments, x),
+        dimension_numbers=_ORDERS[x.ndim],
+        feature_group_count=groups,
     )
-    return outputs + bias
+    return _biased(arguments, walk, outputs)
+
+
+def _conv_transposed(arguments: Any, walk: Pass, x: Any) -> Any:
+    import jax
+
+    (kernel,) = walk.take(1, x.dtype)
+    outputs = jax.lax.conv_transpose(
+        x,
+        kernel,
+        *_steps_and_padding(arguments, x),
+        dimension_numbers=_ORDERS[x.ndim],
+        transpose_kernel=True,
+    )
+    return _biased(arguments, walk, outputs)
+
+
+_ORDERS = {3: ("NWC", "WIO", "NWC"), 4: ("NHWC", "HWIO", "NHWC")}  # by the rank
+
+
+def _steps_and_padding(arguments: Any, x: Any) -> tuple[tuple[int, ...], str]:
+    strides = (arguments.get("strides", 1),) * (x.ndim - 2)
+    return strides, arguments.get("padding", "valid").upper()
+
+
+def _biased(arguments: Any, walk: Pass, outputs: Any) -> Any:
+    if not arguments.get("use_bias", True):
+        return outputs
+    return outputs + walk.take(1, outputs.dtype)[0]
 
 
 def _norm(arguments: Any, walk: Pass, x: Any) -> Any:
@@ -249,10 +301,27 @@ def _pool(arguments: Any, walk: Pass, x: Any) -> Any:
     zeros, which pass none on.
     """
     size = arguments["pool_size"]
-    n, height, width, channels = x.shape
-    rows, columns = height // size, width // size
-    x = x[:, : rows * size, : columns * size]
-    return x.reshape(n, rows, size, columns, size, channels).max((2, 4))
+    counts = [length // size for length in x.shape[1:-1]]
+    x = x[:, *(slice(count * size) for count in counts)]
+    windows = [number for count in counts for number in (count, size)]
+    x = x.reshape(len(x), *windows, x.shape[-1])
+    return x.max(tuple(range(2, x.ndim - 1, 2)))
+
+
+def _average(arguments: Any, walk: Pass, x: Any) -> Any:
+    return x.mean(tuple(range(1, x.ndim - 1)))
+
+
+def _dropout(arguments: Any, walk: Pass, x: Any) -> Any:
+    import jax
+    import jax.numpy as jnp
+
+    rate = arguments["rate"]
+    if not walk.is_training or not rate:
+        return x
+    walk.key, key = jax.random.split(walk.key)
+    is_kept = jax.random.bernoulli(key, 1 - rate, x.shape)
+    return jnp.where(is_kept, x / (1 - rate), 0)
 
 
 def _embedding(arguments: Any, walk: Pass, x: Any) -> Any:
@@ -264,7 +333,14 @@ def _positions(arguments: Any, walk: Pass, x: Any) -> Any:
 
 
 def _residual(arguments: Any, walk: Pass, x: Any) -> Any:
-    return x + _through(arguments["layers"], walk, x)
+    inner = _through(arguments["layers"], walk, x)
+    return inner + _through(arguments.get("shortcut", ()), walk, x)
+
+
+def _skip(arguments: Any, walk: Pass, x: Any) -> Any:
+    import jax.numpy as jnp
+
+    return jnp.concatenate([x, _through(arguments["layers"], walk, x)], -1)
 
 
 def _attention(arguments: Any, walk: Pass, x: Any) -> Any:
@@ -374,16 +450,25 @@ _RECURRENT: dict[str, tuple[Callable[..., Any], int]] = {
 }
 _LAYERS: dict[str, Callable[..., Any]] = {
     "Dense": _dense,
+    "Conv1D": _conv,
     "Conv2D": _conv,
+    "Conv2DTranspose": _conv_transposed,
+    "DepthwiseConv2D": lambda arguments, walk, x: _conv(
+        arguments, walk, x, x.shape[-1]
+    ),
     "BatchNormalization": _norm,
     "LayerNormalization": _layer_norm,
+    "MaxPooling1D": _pool,
     "MaxPooling2D": _pool,
     "Flatten": lambda arguments, walk, x: x.reshape(len(x), -1),
-    "GlobalAveragePooling2D": lambda arguments, walk, x: x.mean((1, 2)),
+    "GlobalAveragePooling1D": _average,
+    "GlobalAveragePooling2D": _average,
+    "Dropout": _dropout,
     "Activation": lambda arguments, walk, x: x,
     "Embedding": _embedding,
     "Positions": _positions,
     "Residual": _residual,
+    "Skip": _skip,
     "CausalAttention": _attention,
     "Sampling": _sampling,
     "Bidirectional": _bidirectional,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from functools import cached_property
 from itertools import cycle
 from typing import Any
 
@@ -15,8 +16,10 @@ from ganglion.race.engines import (
     RivalTrainer,
     Task,
     last_accuracy,
+    leaves_softmax,
     pixels,
     scaled,
+    split,
     translation,
     up_to_logits,
 )
@@ -67,7 +70,7 @@ class KerasTrainer(RivalTrainer):
     def __init__(self, task: Task, xla: bool | str) -> None:
         import keras
 
-        self._task, self.batch_size = task, task.batch_size
+        self._task, self.batch_size, self._xla = task, task.batch_size, xla
         self._x: Any
         layers, self._x = scaled(task)
         self._test_x = None if task.x_test is None else pixels(task, task.x_test)
@@ -139,6 +142,30 @@ class KerasTrainer(RivalTrainer):
 
     def _tested(self) -> dict[str, Any]:
         return {"x": self._test_x, "y": self._task.y_test, "batch_size": TEST_BATCH}
+
+    def in_batches(self, x: np.ndarray, size: int) -> list[Any]:
+        import keras
+
+        batches = split(pixels(self._task, x), size)
+        return [keras.ops.convert_to_tensor(batch) for batch in batches]
+
+    def predict(self, batches: list[Any]) -> np.ndarray:
+        """Predict batch by batch: `Model.predict` makes a data set of them first."""
+        predictor = self._predictor
+        return np.concatenate([predictor.predict_on_batch(x) for x in batches])
+
+    @cached_property
+    def _predictor(self) -> Any:
+        """The model with the softmax that its loss took over, of the same weights."""
+        import keras
+
+        if not leaves_softmax(self._task.recipe):
+            return self._model
+        (outputs,) = self._model.outputs
+        shares = keras.layers.Softmax()(outputs)
+        predictor = keras.Model(self._model.inputs, shares)
+        predictor.compile(jit_compile=self._xla)
+        return predictor
 
     def feed(self, images: np.ndarray) -> None:
         for rows, part in parts(images):

@@ -100,7 +100,9 @@ class Process:
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.close()
         if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+            # It may end by itself just now: its input was closed.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         if process.stdout is not None:
             process.stdout.close()

@@ -14,7 +14,9 @@ from ganglion.race.engines import (
     Task,
     Unavailable,
     averages,
+    pixels,
     scaled,
+    split,
     test_set,
     up_to_logits,
 )
@@ -48,7 +50,7 @@ class TensorFlowTrainer(RivalTrainer):
         import tensorflow as tf
 
         layers, x = scaled(task)
-        self.batch_size = task.batch_size
+        self._task, self.batch_size = task, task.batch_size
         self._x, self._y = tf.constant(x), tf.constant(task.y)
         self._test = [tuple(map(tf.constant, batch)) for batch in test_set(task)]
         network = self._network = Network(task, up_to_logits(task.recipe, layers))
@@ -61,7 +63,9 @@ class TensorFlowTrainer(RivalTrainer):
         self._loop = tf.function(_looped(advance, task), jit_compile=of_loop)
         self._epoch = tf.function(_over_order(learn, task), jit_compile=of_loop)
         self._rest = tf.function(_gathered(learn), jit_compile=of_loop)
-        self._judge = tf.function(network.judge, jit_compile=of_steps or of_loop)
+        uses_xla = of_steps or of_loop
+        self._judge = tf.function(network.judge, jit_compile=uses_xla)
+        self._outputs = tf.function(network.predict, jit_compile=uses_xla)
 
     def run(self, steps: int) -> float:
         import tensorflow as tf
@@ -96,6 +100,14 @@ class TensorFlowTrainer(RivalTrainer):
 
     def test(self) -> tuple[float, float]:
         return averages((*self._judge(x, y), len(x)) for x, y in self._test)
+
+    def in_batches(self, x: np.ndarray, size: int) -> list[Any]:
+        import tensorflow as tf
+
+        return [tf.constant(part) for part in split(pixels(self._task, x), size)]
+
+    def predict(self, batches: list[Any]) -> np.ndarray:
+        return np.concatenate([self._outputs(x).numpy() for x in batches])
 
     def feed(self, images: np.ndarray) -> None:
         import tensorflow as tf

@@ -11,6 +11,7 @@ from ganglion.race.engines import (
     Layers,
     Sgd,
     Task,
+    leaves_softmax,
     optimizer,
     translation,
     untranslated,
@@ -72,6 +73,13 @@ class Network:
         loss, outputs = self._loss(x, y, False)
         return loss, self._hits(outputs, y)
 
+    def predict(self, x: Any) -> Any:
+        """Return what the network makes of a batch."""
+        import tensorflow as tf
+
+        outputs, _ = self._outputs(x, False)
+        return tf.nn.softmax(outputs) if leaves_softmax(self._recipe) else outputs
+
     def reset(self) -> None:
         """Go back to the first weights, and to a fresh optimizer."""
         import tensorflow as tf
@@ -87,12 +95,19 @@ class Network:
         """Return the loss of a batch, and the outputs."""
         import tensorflow as tf
 
+        outputs, penalty = self._outputs(x, is_training)
+        loss = self._recipe.loss_weight * self._criterion(outputs, y)
+        return loss + tf.cast(penalty, loss.dtype), outputs
+
+    def _outputs(self, x: Any, is_training: bool) -> tuple[Any, Any]:
+        """Return the outputs of a batch, and what layers add to the loss."""
+        import tensorflow as tf
+
         dtype = tf.bfloat16 if self._mixed else self.weights[0].dtype
         x = x if self._recipe.takes_tokens else tf.cast(x, dtype)
         walk = Pass(self.weights, dtype, is_training)
         outputs = tf.cast(_through(self._layers, walk, x), self.weights[0].dtype)
-        loss = self._recipe.loss_weight * self._criterion(outputs, y)
-        return loss + tf.cast(walk.penalty, loss.dtype), outputs
+        return outputs, walk.penalty
 
     def _update(self, gradients: Any) -> None:
         is_plain = isinstance(self._optimizer, Sgd)
@@ -195,9 +210,49 @@ def _dense(arguments: Any, walk: Pass, x: Any) -> Any:
 def _conv(arguments: Any, walk: Pass, x: Any) -> Any:
     import tensorflow as tf
 
-    padding = arguments.get("padding", "valid").upper()
-    kernel, bias = walk.take(2, x.dtype)
-    return tf.nn.bias_add(tf.nn.conv2d(x, kernel, 1, padding), bias)
+    (kernel,) = walk.take(1, x.dtype)
+    outputs = tf.nn.convolution(x, kernel, *_steps_and_padding(arguments))
+    return _biased(arguments, walk, outputs)
+
+
+def _depthwise(arguments: Any, walk: Pass, x: Any) -> Any:
+    import tensorflow as tf
+
+    (kernel,) = walk.take(1, x.dtype)
+    step, padding = _steps_and_padding(arguments)
+    outputs = tf.nn.depthwise_conv2d(x, kernel, (1, step, step, 1), padding)
+    return _biased(arguments, walk, outputs)
+
+
+def _conv_transposed(arguments: Any, walk: Pass, x: Any) -> Any:
+    import tensorflow as tf
+
+    (kernel,) = walk.take(1, x.dtype)
+    step, padding = _steps_and_padding(arguments)
+    if padding != "SAME" and arguments["kernel_size"] != step:
+        raise untranslated("a transposed convolution with the padding", padding)
+    sizes = (tf.shape(x)[0], *(step * size for size in x.shape[1:-1]))
+    outputs = tf.nn.conv_transpose(x, kernel, (*sizes, kernel.shape[-2]), step, padding)
+    return _biased(arguments, walk, outputs)
+
+
+def _steps_and_padding(arguments: Any) -> tuple[int, str]:
+    return arguments.get("strides", 1), arguments.get("padding", "valid").upper()
+
+
+def _biased(arguments: Any, walk: Pass, outputs: Any) -> Any:
+    import tensorflow as tf
+
+    if not arguments.get("use_bias", True):
+        return outputs
+    return tf.nn.bias_add(outputs, walk.take(1, outputs.dtype)[0])
+
+
+def _dropout(arguments: Any, walk: Pass, x: Any) -> Any:
+    import tensorflow as tf
+
+    rate = arguments["rate"]
+    return tf.nn.dropout(x, rate) if walk.is_training and rate else x
 
 
 def _norm(arguments: Any, walk: Pass, x: Any) -> Any:
@@ -243,7 +298,7 @@ def _layer_norm(arguments: Any, walk: Pass, x: Any) -> Any:
 def _pool(arguments: Any, walk: Pass, x: Any) -> Any:
     import tensorflow as tf
 
-    return tf.nn.max_pool2d(x, arguments["pool_size"], arguments["pool_size"], "VALID")
+    return tf.nn.max_pool(x, arguments["pool_size"], arguments["pool_size"], "VALID")
 
 
 def _flatten(arguments: Any, walk: Pass, x: Any) -> Any:
@@ -255,7 +310,7 @@ def _flatten(arguments: Any, walk: Pass, x: Any) -> Any:
 def _average(arguments: Any, walk: Pass, x: Any) -> Any:
     import tensorflow as tf
 
-    return tf.reduce_mean(x, (1, 2))
+    return tf.reduce_mean(x, list(range(1, x.shape.rank - 1)))
 
 
 def _embedding(arguments: Any, walk: Pass, x: Any) -> Any:
@@ -269,7 +324,14 @@ def _positions(arguments: Any, walk: Pass, x: Any) -> Any:
 
 
 def _residual(arguments: Any, walk: Pass, x: Any) -> Any:
-    return x + _through(arguments["layers"], walk, x)
+    inner = _through(arguments["layers"], walk, x)
+    return inner + _through(arguments.get("shortcut", ()), walk, x)
+
+
+def _skip(arguments: Any, walk: Pass, x: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.concat([x, _through(arguments["layers"], walk, x)], -1)
 
 
 def _attention(arguments: Any, walk: Pass, x: Any) -> Any:
@@ -386,16 +448,23 @@ _RECURRENT: dict[str, tuple[Callable[..., Any], int]] = {
 }
 _LAYERS: dict[str, Callable[..., Any]] = {
     "Dense": _dense,
+    "Conv1D": _conv,
     "Conv2D": _conv,
+    "Conv2DTranspose": _conv_transposed,
+    "DepthwiseConv2D": _depthwise,
+    "Dropout": _dropout,
     "BatchNormalization": _norm,
     "LayerNormalization": _layer_norm,
+    "MaxPooling1D": _pool,
     "MaxPooling2D": _pool,
     "Flatten": _flatten,
+    "GlobalAveragePooling1D": _average,
     "GlobalAveragePooling2D": _average,
     "Activation": lambda arguments, walk, x: x,
     "Embedding": _embedding,
     "Positions": _positions,
     "Residual": _residual,
+    "Skip": _skip,
     "CausalAttention": _attention,
     "Sampling": _sampling,
     "Bidirectional": _bidirectional,

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.race.engines import Task, Unavailable, scaled
+from ganglion.race.engines import Task, Unavailable, is_convolved, scaled
 from ganglion.race.engines.augmented import parts
 from ganglion.race.engines.torch_layers import (
     TorchRival,
     augmentation,
     correct,
+    finished,
     mixed,
     wait_for,
 )
@@ -52,15 +53,15 @@ class TorchTrainer(TorchRival):
         super().__init__(task, layers)
         self._data = torch.utils.data.TensorDataset(*self._tensors(x, task.y))
         self._augment = augmentation(task.recipe.augment) if task.augments else None
-        self._judge = self._judge_batch
+        self._judge, self._predict = self._judge_batch, self._predict_batch
 
     def _tensors(self, x: np.ndarray, y: np.ndarray) -> tuple[Any, Any]:
         """Return images, channels first, and labels."""
         import torch
 
         images = torch.from_numpy(x)
-        if images.ndim == 4:
-            images = images.permute(0, 3, 1, 2).contiguous()
+        if is_convolved(self._task.recipe):
+            images = images.movedim(-1, 1).contiguous()
         return images, self._labels(y)
 
     def run(self, steps: int) -> float:
@@ -123,10 +124,13 @@ class TorchTrainer(TorchRival):
         outputs = self._outputs(images)
         return self._criterion(outputs, labels), correct(self._task, outputs, labels)
 
+    def _predict_batch(self, images: Any) -> Any:
+        return finished(self._task, self._outputs(images))
+
     def feed(self, images: np.ndarray) -> None:
         import torch
 
         data = self._data.tensors[0]
         for rows, part in parts(images):
             new = torch.from_numpy(part)
-            data[rows] = new.permute(0, 3, 1, 2) if new.ndim == 4 else new
+            data[rows] = new.movedim(-1, 1) if new.ndim == 4 else new

@@ -14,6 +14,10 @@ from ganglion.race.engines import (
     Sgd,
     Task,
     averages,
+    is_convolved,
+    leaves_softmax,
+    pixels,
+    split,
     test_set,
     torch_parts,
     translation,
@@ -30,6 +34,7 @@ class TorchRival(RivalTrainer):
 
     untracked: str  # how PyTorch is asked to keep no graph of a test
     _judge: Callable[[Any, Any], tuple[Any, Any]]  # loss and hits of a batch
+    _predict: Callable[[Any], Any]  # what the network makes of a batch
 
     def __init__(self, task: Task, layers: Layers, **optimizing: Any) -> None:
         self._task, self.batch_size, self._device = task, task.batch_size, task.device
@@ -54,6 +59,20 @@ class TorchRival(RivalTrainer):
         self._network.eval()
         with getattr(torch, self.untracked)():
             return averages((*self._judge(x, y), len(x)) for x, y in self._test)
+
+    def in_batches(self, x: np.ndarray, size: int) -> list[Any]:
+        parts = split(pixels(self._task, x), size)
+        labels = np.zeros(0, "int32")
+        return [self._tensors(part, labels)[0].to(self._device) for part in parts]
+
+    def predict(self, batches: list[Any]) -> np.ndarray:
+        import torch
+
+        self._network.eval()
+        with getattr(torch, self.untracked)():
+            outputs = [self._predict(x) for x in batches]
+        self._network.train()
+        return np.concatenate([output.cpu().numpy() for output in outputs])
 
     def weights(self) -> list[np.ndarray]:
         return read_weights(self._network, self._task.weights)
@@ -85,6 +104,11 @@ def correct(task: Task, outputs: Any, labels: Any) -> Any:
     classes = labels.argmax(-1) if task.recipe.one_hot else labels
     is_right = outputs.detach().argmax(-1) == classes
     return is_right.sum() / (is_right.numel() // len(is_right))
+
+
+def finished(task: Task, outputs: Any) -> Any:
+    """Return outputs with the softmax that the loss has in training."""
+    return outputs.softmax(-1) if leaves_softmax(task.recipe) else outputs
 
 
 def wait_for(device: str) -> None:
@@ -147,9 +171,13 @@ def optimizer(task: Task, net: Any, **more: Any) -> Any:
 
 def network(task: Task, layers: Layers) -> Any:
     """Return the layers as a `Sequential` with the weights of the task."""
+    import torch
+
     weights = iter(task.weights)
     rank = len(task.recipe.input_shape)
     net = stacked(torch_parts.merged(layers), rank, weights)
+    if is_convolved(task.recipe) and not any(kind in _TO_ROWS for kind, _ in layers):
+        net = torch.nn.Sequential(net, torch_parts.channels_last())
     write_weights(net, task.weights)
     return net
 
@@ -165,15 +193,19 @@ def stacked(layers: Layers, rank: int, weights: Iterator[np.ndarray]) -> Any:
     }
     stack: list[Any] = []
     for kind, arguments in layers:
-        if kind == "Residual":
-            inner = stacked(arguments["layers"], rank, weights)
-            stack.append(torch_parts.residual(inner))
+        if kind in torch_parts.AROUND:
+            inner = [
+                stacked(arguments[name], rank, weights)
+                for name in ("layers", "shortcut")
+                if name in arguments
+            ]
+            stack.append(torch_parts.AROUND[kind](*inner))
             continue
         stack += translation(_LAYERS, "the layer", kind)(rank, arguments, weights)
         name = arguments.get("activation")
         if name and kind not in torch_parts.RECURRENT:
             stack.append(translation(activations, "the activation", name)())
-        rank = 1 if kind in ("Flatten", "GlobalAveragePooling2D") else rank
+        rank = 1 if kind in _TO_ROWS else rank
     return torch.nn.Sequential(*stack)
 
 
@@ -185,12 +217,56 @@ def _dense(rank: int, arguments: Any, weights: Iterator[np.ndarray]) -> list[Any
 
 
 def _conv(rank: int, arguments: Any, weights: Iterator[np.ndarray]) -> list[Any]:
+    kernel, *_ = _of_conv(arguments, weights)
+    *sizes, channels, filters = kernel.shape
+    return _padded(f"Conv{len(sizes)}d", channels, filters, arguments)
+
+
+def _depthwise(rank: int, arguments: Any, weights: Iterator[np.ndarray]) -> list[Any]:
+    kernel, *_ = _of_conv(arguments, weights)
+    *_, channels, multiplier = kernel.shape
+    filters = channels * multiplier
+    return _padded("Conv2d", channels, filters, arguments, groups=channels)
+
+
+def _padded(
+    kind: str, channels: int, filters: int, arguments: Any, **more: Any
+) -> list[Any]:
+    """Return a convolution that pads as Keras does: of an odd number, more behind.
+
+    PyTorch pads both sides alike by itself. Rows are taken to be a multiple of strides.
+    """
     import torch
 
-    kernel, _ = next(weights), next(weights)
-    height, width, channels, filters = kernel.shape
-    padding = arguments.get("padding", "valid")
-    return [torch.nn.Conv2d(channels, filters, (height, width), padding=padding)]
+    size, step = arguments["kernel_size"], arguments.get("strides", 1)
+    pad = max(size - step, 0) if arguments.get("padding") == "same" else 0
+    before = []
+    if pad % 2:
+        before, pad = [torch.nn.ZeroPad2d((pad // 2, pad - pad // 2) * 2)], 0
+    has_bias = arguments.get("use_bias", True)
+    conv = getattr(torch.nn, kind)(
+        channels, filters, size, step, pad // 2, bias=has_bias, **more
+    )
+    return [*before, conv]
+
+
+def _conv_transposed(
+    rank: int, arguments: Any, weights: Iterator[np.ndarray]
+) -> list[Any]:
+    import torch
+
+    kernel, *_ = _of_conv(arguments, weights)
+    *_, filters, channels = kernel.shape
+    size, step = arguments["kernel_size"], arguments.get("strides", 1)
+    crop = max(size - step, 0) if arguments.get("padding") == "same" else 0
+    if crop % 2:
+        raise untranslated("a transposed convolution that crops", f"{crop} pixels")
+    return [torch.nn.ConvTranspose2d(channels, filters, size, step, crop // 2)]
+
+
+def _of_conv(arguments: Any, weights: Iterator[np.ndarray]) -> list[np.ndarray]:
+    """Return the weights of a convolution: a kernel, and a bias if it has one."""
+    return [next(weights) for _ in range(1 + arguments.get("use_bias", True))]
 
 
 def _norm(rank: int, arguments: Any, weights: Iterator[np.ndarray]) -> list[Any]:
@@ -212,40 +288,52 @@ def _layer_norm(rank: int, arguments: Any, weights: Iterator[np.ndarray]) -> lis
 def _embedding(rank: int, arguments: Any, weights: Iterator[np.ndarray]) -> list[Any]:
     import torch
 
-    return [torch.nn.Embedding(*next(weights).shape)]
+    kind = torch.nn.EmbeddingBag if arguments.get("bag") else torch.nn.Embedding
+    return [kind(*next(weights).shape)]
 
 
 def _flatten(rank: int, arguments: Any, weights: Iterator[np.ndarray]) -> list[Any]:
     """Flatten in Keras' order, channels last, so that dense weights are the same."""
     import torch
 
-    class ChannelsLast(torch.nn.Module):
-        def forward(self, x: Any) -> Any:
-            return x.permute(0, 2, 3, 1)
-
-    return [*([ChannelsLast()] if rank == 3 else []), torch.nn.Flatten()]
+    return [*([torch_parts.channels_last()] if rank == 3 else []), torch.nn.Flatten()]
 
 
 def _pool(rank: int, arguments: Any, weights: Iterator[np.ndarray]) -> list[Any]:
     import torch
 
-    return [torch.nn.MaxPool2d(arguments["pool_size"])]
+    kind = torch.nn.MaxPool2d if rank == 3 else torch.nn.MaxPool1d
+    return [kind(arguments["pool_size"])]
 
 
 def _average(rank: int, arguments: Any, weights: Iterator[np.ndarray]) -> list[Any]:
     import torch
 
-    return [torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()]
+    kind = torch.nn.AdaptiveAvgPool2d if rank == 3 else torch.nn.AdaptiveAvgPool1d
+    return [kind(1), torch.nn.Flatten()]
 
 
+def _dropout(rank: int, arguments: Any, weights: Iterator[np.ndarray]) -> list[Any]:
+    import torch
+
+    return [torch.nn.Dropout(arguments["rate"])]
+
+
+_TO_ROWS = ("Flatten", "GlobalAveragePooling1D", "GlobalAveragePooling2D")
 _LAYERS: dict[str, Callable[..., list[Any]]] = {
     "Dense": _dense,
+    "Conv1D": _conv,
     "Conv2D": _conv,
+    "Conv2DTranspose": _conv_transposed,
+    "DepthwiseConv2D": _depthwise,
+    "Dropout": _dropout,
     "BatchNormalization": _norm,
     "LayerNormalization": _layer_norm,
     "Embedding": _embedding,
     "Flatten": _flatten,
+    "MaxPooling1D": _pool,
     "MaxPooling2D": _pool,
+    "GlobalAveragePooling1D": _average,
     "GlobalAveragePooling2D": _average,
     "Activation": lambda rank, arguments, weights: [],
     **torch_parts.LAYERS,
@@ -278,10 +366,11 @@ def _pieces(net: Any) -> Iterator[torch_parts.Pieces]:
     import torch
 
     plain = (torch.nn.modules.batchnorm._BatchNorm, torch.nn.LayerNorm)
+    tables = (torch.nn.Embedding, torch.nn.EmbeddingBag)
     views: dict[Any, Callable[[Any], Iterator[torch_parts.Pieces]]] = {
         (torch.nn.Linear,): lambda module: _transposed(module, (1, 0)),
-        (torch.nn.Conv2d,): lambda module: _transposed(module, (2, 3, 1, 0)),
-        (*plain, torch.nn.Embedding): _as_they_are,
+        (torch.nn.modules.conv._ConvNd,): _of_kernels,
+        (*plain, *tables): _as_they_are,
         torch_parts.modules(): lambda module: module.pieces(),
         (torch.nn.RNNBase,): torch_parts.recurrent_pieces,
     }
@@ -291,9 +380,16 @@ def _pieces(net: Any) -> Iterator[torch_parts.Pieces]:
                 yield from pieces(module)
 
 
+def _of_kernels(module: Any) -> Iterator[torch_parts.Pieces]:
+    """Yield the weights of a convolution: Keras has the channels of kernels last."""
+    channels = (0, 1) if module.groups > 1 else (1, 0)
+    yield from _transposed(module, (*range(2, module.weight.ndim), *channels))
+
+
 def _transposed(module: Any, axes: tuple[int, ...]) -> Iterator[torch_parts.Pieces]:
     yield [(..., module.weight.detach().permute(*axes))]
-    yield [(..., module.bias.detach())]
+    if module.bias is not None:
+        yield [(..., module.bias.detach())]
 
 
 def _as_they_are(module: Any) -> Iterator[torch_parts.Pieces]:

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.race.engines import Task, scaled
+from ganglion.race.engines import Task, is_convolved, scaled
 from ganglion.race.engines.augmented import parts
 from ganglion.race.engines.torch import set_up
 from ganglion.race.engines.torch_layers import (
     TorchRival,
     augmentation,
     correct,
+    finished,
     mixed,
     wait_for,
     write_weights,
@@ -70,16 +71,23 @@ class OptimizedTrainer(TorchRival):
         def loss_of(images: Any, labels: Any) -> Any:
             return criterion(outputs_of(augment(_channels_first(images))), labels)
 
-        self._judge, self._loss_of = judge, loss_of
+        def predict(images: Any) -> Any:
+            return finished(task, outputs_of(_channels_first(images)))
+
+        self._judge, self._loss_of, self._predict = judge, loss_of, predict
         if compiled:
             self._judge = torch.compile(judge, dynamic=False)
             self._loss_of = torch.compile(loss_of, dynamic=False)
+            self._predict = torch.compile(predict, dynamic=False)
         self._sums = torch.zeros(2, device=task.device)  # of losses and of hits
 
     def _tensors(self, x: np.ndarray, y: np.ndarray) -> tuple[Any, Any]:
         import torch
 
         images, labels = torch.from_numpy(x), self._labels(y)
+        if images.ndim == 3 and is_convolved(self._task.recipe):
+            # Of sequences PyTorch has no format with channels last.
+            images = images.movedim(-1, 1).contiguous()
         return images.to(self._device), labels.to(self._device)
 
     def run(self, steps: int) -> float:

@@ -23,10 +23,16 @@ HARD_SIGMOID = "keras2_hard_sigmoid"
 
 
 def merged(layers: Layers) -> Layers:
-    """Return layers with equal recurrent ones in a row as one, as PyTorch has them."""
+    """Return layers as PyTorch has them: equal recurrent ones in a row are one.
+
+    So are rows of a table and their mean: a bag.
+    """
     result: list[Any] = []
     for kind, arguments in layers:
         before, first = result[-1] if result else ("", {})
+        if (before, kind) == ("Embedding", "GlobalAveragePooling1D"):
+            result[-1] = before, first | {"bag": True}
+            continue
         is_alike = kind == before and _units_of(first) == _units_of(arguments)
         if kind in RECURRENT and is_alike and first.get("return_sequences"):
             depth = first.get("num_layers", 1) + 1
@@ -120,9 +126,9 @@ def modules() -> tuple[Any, ...]:
     return own.HardLstm, own.Positions, own.CausalAttention
 
 
-def residual(inner: Any) -> Any:
-    """Return a module that adds what `inner` makes of x to it."""
-    return _own().Residual(inner)
+def channels_last() -> Any:
+    """Return a module that puts channels behind pixels or steps."""
+    return _own().ChannelsLast()
 
 
 def _positions(
@@ -217,13 +223,27 @@ def _own() -> SimpleNamespace:
     def _hard(x: Any) -> Any:
         return torch.clamp(0.2 * x + 0.5, 0, 1)
 
+    class ChannelsLast(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.movedim(1, -1)
+
     class Residual(torch.nn.Module):
+        def __init__(self, inner: Any, shortcut: Any = None) -> None:
+            super().__init__()
+            self.inner, self.shortcut = inner, shortcut or torch.nn.Identity()
+
+        def forward(self, x: Any) -> Any:
+            return self.inner(x) + self.shortcut(x)
+
+    class Skip(torch.nn.Module):
+        """Puts what `inner` makes of x beside it, as more channels."""
+
         def __init__(self, inner: Any) -> None:
             super().__init__()
             self.inner = inner
 
         def forward(self, x: Any) -> Any:
-            return x + self.inner(x)
+            return torch.cat((x, self.inner(x)), 1)
 
     class Positions(torch.nn.Module):
         """Adds a vector that is learned for each position."""
@@ -291,8 +311,16 @@ def _own() -> SimpleNamespace:
     return SimpleNamespace(
         Outputs=Outputs,
         HardLstm=HardLstm,
+        ChannelsLast=ChannelsLast,
         Residual=Residual,
+        Skip=Skip,
         Positions=Positions,
         CausalAttention=CausalAttention,
         Sampling=Sampling,
     )
+
+
+AROUND: dict[str, Callable[..., Any]] = {  # a module around others, by the part's name
+    "Residual": lambda *inner: _own().Residual(*inner),
+    "Skip": lambda inner: _own().Skip(inner),
+}

@@ -9,6 +9,8 @@ Run as ``python -P worker.py MODULE FORM``. Requests and answers::
     {"do": "memory"}             -> {"bytes": ...}
 
     {"do": "run", "steps": 100}  -> {"seconds": ..., "loss": ...}       (bench)
+    {"do": "predict", "rows": 1000, "sizes": [250, 1000], "times": 3}
+        -> {"seconds": ..., "size": 250, "outputs": [...]}
     {"do": "peak", "threads": 2} -> {"NumPy": ..., "Ganglion": ...}
 
     {"do": "first", "steps": 20} -> {"losses": [...]}                   (race)
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
     from ganglion.recipes import Recipe
 
 
+OUTPUTS = 20  # of a prediction, to compare engines by
+
+
 def main() -> None:
     """Answer requests until there are none."""
     answers = os.fdopen(os.dup(1), "w")
@@ -74,6 +79,8 @@ class Handler:
         self._batches = 1  # whole ones in an epoch
         self._source: Source | None = None  # of images that are changed each epoch
         self._fed = 0  # the epoch whose images the engine has
+        self._x: np.ndarray | None = None
+        self._predicted: dict[int, tuple[int, Any]] = {}  # batches by how many rows
 
     def load(self, modules: list[str], memory: int | None = None) -> dict[str, float]:
         """Import an engine's packages, with a limit on memory (bytes) if one is set."""
@@ -130,7 +137,8 @@ class Handler:
             dtype=dtype,
             **more,
         )
-        self._batches = max(1, task.batches)
+        self._batches, self._x = max(1, task.batches), task.x
+        self._predicted.clear()
         try:
             return self._build(task)
         except Unavailable as reason:
@@ -157,6 +165,39 @@ class Handler:
         trainer = self._ready()
         seconds = trainer.run(steps)
         return {"seconds": seconds, "loss": trainer.loss()}
+
+    def predict(self, rows: int, sizes: list[int], times: int = 1) -> dict[str, Any]:
+        """Predict rows some times, in batches of the size that is fastest here.
+
+        The weights are the first ones again. Some outputs are returned, to compare.
+        """
+        trainer = self._ready()
+        if rows not in self._predicted:
+            trainer.reset()
+            self._predicted[rows] = self._fastest_batches(rows, sizes)
+        size, batches = self._predicted[rows]
+        started = time.perf_counter()
+        for _ in range(times):
+            outputs = trainer.predict(batches)
+        seconds = time.perf_counter() - started
+        some = outputs.reshape(-1)[:OUTPUTS].tolist()
+        return {"seconds": seconds, "size": size, "outputs": some}
+
+    def _fastest_batches(self, rows: int, sizes: list[int]) -> tuple[int, Any]:
+        """Return the size of batches that takes the least time, and rows in them."""
+        import numpy as np
+
+        trainer, x = self._ready(), self._x
+        assert x is not None, "prepare first"
+        x = np.resize(x, (rows, *x.shape[1:]))
+        tried: list[tuple[float, int, Any]] = []
+        for size in sizes:
+            batches = trainer.in_batches(x, size)
+            trainer.predict(batches)  # compiles what has to be
+            started = time.perf_counter()
+            trainer.predict(batches)
+            tried.append((time.perf_counter() - started, size, batches))
+        return min(tried, key=lambda attempt: attempt[:2])[1:]
 
     def first(self, steps: int) -> dict[str, list[float]]:
         """Return the losses of the first steps; then everything is as before.

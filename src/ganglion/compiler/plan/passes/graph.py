@@ -79,7 +79,7 @@ def without_empty(graph: Graph) -> Graph:
     def rule(old: Node, new: Node) -> Value:
         if not new.size:
             return Constant(np.zeros(new.shape, new.dtype))
-        if new.op.kind == "loop" or all(value.size for value in new.inputs):
+        if new.op.kind in ("loop", "host") or all(value.size for value in new.inputs):
             return new
         return _from_nothing(new)
 
@@ -89,7 +89,7 @@ def without_empty(graph: Graph) -> Graph:
 
 
 def _has_elements(node: Node) -> bool:
-    return bool(node.size) and all(value.size for value in node.inputs)
+    return 0 not in node.shape and all(0 not in value.shape for value in node.inputs)
 
 
 def _from_nothing(node: Node) -> Value:
@@ -100,7 +100,7 @@ def _from_nothing(node: Node) -> Value:
     if node.op.name == "pad":
         return _filled(node, node.attrs["value"])
     if node.op.name == "gather":  # rows of a table that has none
-        return _filled(node, math.nan if node.dtype.kind == "f" else 0)
+        return _filled(node, math.nan if is_float(node.dtype) else 0)
     return _filled(node, 0)  # a sum over nothing
 
 
@@ -125,6 +125,8 @@ def transpose_narrow(graph: Graph) -> Graph:
         left, right = new.inputs
         return _transposed(matmul(_transposed(right), _transposed(left)))
 
+    if not any(map(_is_narrow, graph.nodes)):
+        return graph
     return rewritten(graph, rule)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from ganglion.compiler.plan.kernels import (
     Axis,
@@ -21,7 +21,6 @@ from ganglion.compiler.plan.kernels import (
     View,
     mapped,
     rewrite,
-    walk,
 )
 
 # ---- collapsing ----------------------------------------------------------------------
@@ -35,6 +34,8 @@ def collapse(kernel: Kernel) -> Kernel:
     if not isinstance(kernel, Loop):
         return kernel
     groups = _groups(kernel)
+    if len(groups) == len(kernel.shape):
+        return kernel
     kept = len(kernel.shape) - kernel.reduced
     outer = [group for group in groups if group[0] < kept]
 
@@ -79,6 +80,47 @@ def _merged(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
     return tuple(merged) or axes[-1:]
 
 
+LONG_ROW = 16  # elements that are worth being columns
+
+
+def rows_as_columns(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Return the kernels; of products of one column the last rows become columns."""
+    return [
+        _transposed(k) if isinstance(k, Contract) and _has_one_column(k) else k
+        for k in kernels
+    ]
+
+
+def _has_one_column(kernel: Contract) -> bool:
+    """Return whether there is one column, and rows that lie side by side."""
+    row = kernel.rows[-1]
+    return (
+        all(axis.size == 1 for axis in kernel.columns)
+        and kernel.packed is None
+        and row.left == row.out == 1
+        and row.right == 0
+        and row.size >= LONG_ROW
+    )
+
+
+def _transposed(kernel: Contract) -> Contract:
+    """Exchange the operands; all rows but the last go to the batch."""
+
+    def turned(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        return tuple(replace(axis, left=axis.right, right=axis.left) for axis in axes)
+
+    *before, columns = turned(kernel.rows)
+    return replace(
+        kernel,
+        batch=(*turned(kernel.batch), *before),
+        rows=turned(kernel.columns),
+        columns=(columns,),
+        inner=turned(kernel.inner),
+        left=kernel.right,
+        right=kernel.left,
+    )
+
+
 def _groups(kernel: Loop) -> list[list[int]]:
     """Return the axes to keep, each with the neighbours that merge into it."""
     every = _all_strides(kernel)
@@ -92,7 +134,7 @@ def _groups(kernel: Loop) -> list[list[int]]:
             groups
             and (groups[-1][0] < kept) == (axis < kept)
             and not (kernel.adds and groups[-1][0] == 0)
-            and all(s[groups[-1][-1]] == s[axis] * size for s in every if s)
+            and all(s[groups[-1][-1]] == s[axis] * size for s in every)
         )
         if joins:
             groups[-1].append(axis)
@@ -103,17 +145,17 @@ def _groups(kernel: Loop) -> list[list[int]]:
     return groups
 
 
-def _all_strides(kernel: Loop) -> list[Shape]:
-    strides: list[Shape] = []
-    for expr in walk(*kernel.exprs):
+def _all_strides(kernel: Loop) -> set[Shape]:
+    """Return the ways in which a loop goes through memory; most arrays share one."""
+    strides = {view.strides + (0,) * kernel.reduced for _, view in kernel.outputs}
+    for expr in kernel.every_expr:
         if isinstance(expr, Load):
-            strides.append(expr.view.strides)
+            strides.add(expr.view.strides)
         elif isinstance(expr, Index):
-            strides.append(expr.strides)
+            strides.add(expr.strides)
         elif isinstance(expr, Indirect):
-            strides.append(expr.within)
-    targets = [view.strides + (0,) * kernel.reduced for _, view in kernel.outputs]
-    return [*strides, *targets]
+            strides.add(expr.within)
+    return strides - {()}
 
 
 # ---- fusion --------------------------------------------------------------------------
@@ -134,25 +176,40 @@ def fuse(kernels: Sequence[Kernel], large_loop: float = math.inf) -> list[Kernel
     """
     entries: list[_Entry] = []
     for kernel in kernels:
-        entry = _Entry(kernel)
+        reads, writes = kernel.memory_read, kernel.memory_written
+        entry = _Entry(kernel, reads, writes, _form(kernel))
         number = _best_partner(entries, entry, large_loop)
         if number is None:
             entries.append(entry)
         else:
-            earlier = entries[number].kernel
-            assert isinstance(earlier, Loop)
-            assert isinstance(kernel, Loop)
-            entries[number] = _Entry(_fused(earlier, kernel))
+            entries[number] = entries[number].joined(entry)
     return _without_unread([entry.kernel for entry in entries])
 
 
-class _Entry:
+class _Entry(NamedTuple):
     """A kernel, and the memory it reads and writes: many later ones ask."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
-        self.reads = {buffer.root for buffer in kernel.reads()}
-        self.writes = {buffer.root for buffer in kernel.writes()}
+    kernel: Kernel
+    reads: frozenset[Buffer]
+    writes: frozenset[Buffer]
+    form: tuple[object, ...] | None  # that loops share which may join, else None
+
+    def joined(self, later: _Entry) -> _Entry:
+        """Return the loop that does both; what it forwards is no longer read."""
+        assert isinstance(self.kernel, Loop)
+        assert isinstance(later.kernel, Loop)
+        reads = self.reads | (later.reads - self.writes)
+        writes = self.writes | later.writes
+        fused = _fused(self.kernel, later.kernel)
+        return _Entry(fused, reads, writes, self.form)
+
+
+def _form(kernel: Kernel) -> tuple[object, ...] | None:
+    """Return what two loops must have in common to be joined, None for no such loop."""
+    if not isinstance(kernel, Loop) or kernel.adds or kernel.how not in ("", "sum"):
+        return None
+    order = tuple(stride == 1 for stride in kernel.target.strides)  # of the walk
+    return kernel.shape, kernel.reduced, kernel.how, order
 
 
 def _best_partner(
@@ -163,15 +220,14 @@ def _best_partner(
     Large loops gain by what both read; small ones by being fewer.
     """
     kernel, reads, writes = joining.kernel, joining.reads, joining.writes
-    if not isinstance(kernel, Loop) or not _can_join(kernel):
+    if not isinstance(kernel, Loop) or joining.form is None:
         return None
     points = math.prod(kernel.shape)
     best, most = None, 0 if points > SMALL_LOOP else -1
     least_size = 2 if points >= large_loop else 1
     for number in range(len(entries) - 1, max(-1, len(entries) - LOOK_BACK), -1):
         other = entries[number]
-        alike = isinstance(other.kernel, Loop) and _alike(other.kernel, kernel)
-        if alike and _can_forward(other, kernel):
+        if other.form == joining.form and _can_forward(other, joining):
             touched = (other.reads | other.writes) & reads
             gain = sum(b.nbytes for b in touched if b.size >= least_size)
             if gain > most:
@@ -203,61 +259,40 @@ def _apart(a: View, b: View, shape: tuple[int, ...]) -> bool:
     return span < abs(a.offset - b.offset) < step - span
 
 
-def _can_join(loop: Loop) -> bool:
-    return not loop.adds and loop.how in ("", "sum")
-
-
-def _alike(earlier: Loop, loop: Loop) -> bool:
-    return (
-        _can_join(earlier)
-        and earlier.shape == loop.shape
-        and earlier.reduced == loop.reduced
-        and earlier.how == loop.how
-        and len(earlier.outputs) + len(loop.outputs) <= MAX_OUTPUTS
-        and _same_order(earlier.target, loop.target)
-    )
-
-
-def _same_order(a: View, b: View) -> bool:
-    """Return whether two views are walked through in the same order."""
-    return [s == 1 for s in a.strides] == [s == 1 for s in b.strides]
-
-
-def _can_forward(entry: _Entry, loop: Loop) -> bool:
-    """Return whether all the loop reads of an earlier one is at the same point."""
-    earlier = entry.kernel
+def _can_forward(entry: _Entry, joining: _Entry) -> bool:
+    """Return whether all that a loop reads of an earlier one is at the same point."""
+    earlier, loop = entry.kernel, joining.kernel
     assert isinstance(earlier, Loop)
-    stored: dict[Buffer, list[View]] = {}
-    for _, view in earlier.outputs:
-        stored.setdefault(view.buffer.root, []).append(view)
-    for expr in walk(*loop.exprs):
-        for buffer in expr.reads():
-            if buffer.root not in stored:
-                continue
-            if loop.reduced or not isinstance(expr, Load):
-                return False
-            (view, *others) = stored[buffer.root]
-            if others or not _same_elements(expr.view, view):
-                return False
+    assert isinstance(loop, Loop)
+    if len(earlier.outputs) + len(loop.outputs) > MAX_OUTPUTS:
+        return False
+    for root in entry.writes & joining.reads:
+        (view, *others) = _stored(earlier, root)
+        if loop.reduced or others or not _reads_in_place(loop, root, view):
+            return False
     # What the earlier one reads must not be overwritten at another point by the loop.
     for _, view in loop.outputs:
         root = view.buffer.root
-        if any(not _apart(view, other, loop.outer) for other in stored.get(root, ())):
+        stored = _stored(earlier, root) if root in entry.writes else []
+        if any(not _apart(view, other, loop.outer) for other in stored):
             return False
         if root in entry.reads and root.kind != "state":
             return False
-        if root in entry.reads and not _reads_in_place(earlier, view):
+        if root in entry.reads and not _reads_in_place(earlier, root, view):
             return False
     return True
 
 
-def _reads_in_place(loop: Loop, view: View) -> bool:
-    """Return whether all that a loop reads of a buffer is seen by this view."""
-    root = view.buffer.root
+def _stored(loop: Loop, root: Buffer) -> list[View]:
+    """Return the views by which a loop stores into some memory."""
+    return [view for _, view in loop.outputs if view.buffer.root is root]
+
+
+def _reads_in_place(loop: Loop, root: Buffer, view: View) -> bool:
+    """Return whether all that a loop reads of some memory is seen by this view."""
     return all(
         isinstance(expr, Load) and _same_elements(expr.view, view)
-        for expr in walk(*loop.exprs)
-        if root in (buffer.root for buffer in expr.reads())
+        for expr in loop.reading(root)
     )
 
 
@@ -267,7 +302,9 @@ def _same_elements(a: View, b: View) -> bool:
 
 def _fused(earlier: Loop, loop: Loop) -> Loop:
     stored = {view.buffer.root: expr for expr, view in earlier.outputs}
-    joined = tuple((_forwarded(expr, stored), view) for expr, view in loop.outputs)
+    joined = loop.outputs
+    if not loop.memory_read.isdisjoint(stored):
+        joined = tuple((_forwarded(expr, stored), view) for expr, view in joined)
     return replace(earlier, outputs=(*earlier.outputs, *joined))
 
 
@@ -285,7 +322,7 @@ def _forwarded(expr: Expr, stored: dict[Buffer, Expr]) -> Expr:
 def _without_unread(kernels: list[Kernel]) -> list[Kernel]:
     """Drop stores into temporary buffers that are never read."""
     while True:
-        read = Counter(b.root for kernel in kernels for b in kernel.reads())
+        read = frozenset[Buffer]().union(*(kernel.memory_read for kernel in kernels))
         remaining: list[Kernel] = []
         changed = False
         for kernel in kernels:
@@ -295,7 +332,7 @@ def _without_unread(kernels: list[Kernel]) -> list[Kernel]:
             outputs = tuple(
                 (expr, view)
                 for expr, view in kernel.outputs
-                if view.buffer.kind != "arena" or read[view.buffer.root]
+                if view.buffer.kind != "arena" or view.buffer.root in read
             )
             if len(outputs) == len(kernel.outputs):
                 remaining.append(kernel)

@@ -1,0 +1,91 @@
+"""Xception: convolutions of single channels, and of single pixels, in turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganglion import layers
+from ganglion.applications.frame import (
+    Architecture,
+    WeightFile,
+    activate,
+    named,
+    norm,
+    standard,
+)
+from ganglion.applications.imagenet_utils import decode_predictions, preprocessing
+
+__all__ = ["Xception", "decode_predictions", "preprocess_input"]
+
+MIDDLE_BLOCKS = 8
+
+
+def _separable(x: Any, filters: int, name: str) -> Any:
+    conv = layers.SeparableConv2D(filters, 3, padding="same", use_bias=False, name=name)
+    return norm(conv(x), f"{name}_bn")
+
+
+def _stem(x: Any) -> Any:
+    for number, (filters, stride) in enumerate(((32, 2), (64, 1)), 1):
+        name = f"block1_conv{number}"
+        conv = layers.Conv2D(filters, 3, strides=stride, use_bias=False, name=name)
+        x = activate(norm(conv(x), f"{name}_bn"), "relu", f"{name}_act")
+    return x
+
+
+def _halving(x: Any, block: int, first: int, second: int) -> Any:
+    around = layers.Conv2D(second, 1, strides=2, padding="same", use_bias=False)(x)
+    around = norm(around, None)
+    for number, filters in enumerate((first, second), 1):
+        name = f"block{block}_sepconv{number}"
+        if block > 2 or number > 1:  # what comes before the first one is activated
+            x = activate(x, "relu", f"{name}_act")
+        x = _separable(x, filters, name)
+    name = f"block{block}_pool"
+    x = layers.MaxPooling2D(3, strides=2, padding="same", name=name)(x)
+    return layers.add([x, around])
+
+
+def _middle(x: Any, block: int) -> Any:
+    around = x
+    for number in (1, 2, 3):
+        name = f"block{block}_sepconv{number}"
+        x = _separable(activate(x, "relu", f"{name}_act"), 728, name)
+    return layers.add([x, around])
+
+
+def _features(x: Any) -> Any:
+    x = _stem(x)
+    for block, filters in enumerate((128, 256, 728), 2):
+        x = _halving(x, block, filters, filters)
+    for block in range(5, 5 + MIDDLE_BLOCKS):
+        x = _middle(x, block)
+    x = _halving(x, 13, 728, 1024)
+    for number, filters in enumerate((1536, 2048), 1):
+        name = f"block14_sepconv{number}"
+        x = activate(_separable(x, filters, name), "relu", f"{name}_act")
+    return x
+
+
+_STEM = "xception_weights_tf_dim_ordering_tf_kernels"
+_FOLDER = "tensorflow/keras-applications/xception"
+Xception = named(
+    "Xception",
+    standard(
+        "xception",
+        Architecture(
+            _features,
+            size=299,
+            least=71,
+            pool_names=(None, None),
+            files=(
+                WeightFile(_FOLDER, f"{_STEM}.h5", "0a58e3b7378bc2990ea3b43d5981f1f6"),
+                WeightFile(
+                    _FOLDER, f"{_STEM}_notop.h5", "b0042744bf5b25fce3cb969f33bebb97"
+                ),
+            ),
+        ),
+    ),
+    "Xception",
+)
+preprocess_input = preprocessing("tf")

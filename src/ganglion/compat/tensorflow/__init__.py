@@ -1,0 +1,1 @@
+"""TensorFlow's names, as far as Keras scripts use them, on Ganglion's ops."""

@@ -1,0 +1,518 @@
+"""Functions on tensors that differ from ours in more than their names."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ganglion import ops, random, tree
+from ganglion.compiler.ir.graph import Value
+from ganglion.symbolic import KerasTensor
+from ganglion.tensors import Tensor, as_tensor
+from ganglion.variables import Variable
+
+_any_ops: Any = ops  # some of which may not be there; they say so
+
+
+def is_known(*arrays: Any) -> bool:
+    """Return whether all of these are arrays with numbers, not traced ones."""
+    leaves = tree.flatten(arrays)
+    return not any(isinstance(leaf, (Value, KerasTensor)) for leaf in leaves)
+
+
+def known(x: Any, name: str) -> np.ndarray:
+    """Return the numbers of a tensor; refuse one that is being traced."""
+    if not is_known(x):
+        raise NotImplementedError(
+            f"tf.{name}: its result depends on numbers that a compiled step does not "
+            "know beforehand. Call it outside of `tf.function`, layers and `fit`, or "
+            "compute with a mask instead."
+        )
+    return np.asarray(x)
+
+
+def constant(value: Any, dtype: Any = None, shape: Any = None) -> Any:
+    """Return a tensor; one number fills a shape."""
+    if isinstance(value, (str, bytes)) or _is_text(value):
+        from ganglion.compat.tensorflow.data.elements import as_array
+
+        return as_array(value)
+    tensor = ops.convert_to_tensor(value, dtype)
+    if shape is None or tuple(tensor.shape) == tuple(shape):
+        return tensor
+    is_number = not len(tensor.shape)
+    return (ops.broadcast_to if is_number else ops.reshape)(tensor, tuple(shape))
+
+
+def _is_text(value: Any) -> bool:
+    leaves = tree.flatten(value) if isinstance(value, (list, tuple)) else [value]
+    return bool(leaves) and all(
+        isinstance(leaf, (str, bytes)) or getattr(leaf, "dtype", None) in ("O", "U")
+        for leaf in leaves[:1]
+    )
+
+
+def is_tensor(x: Any) -> bool:
+    """Return whether this is a tensor, or a variable."""
+    return isinstance(x, (Value, KerasTensor, Variable, Tensor))
+
+
+def identity(input: Any) -> Any:  # noqa: A002 (TensorFlow's name)
+    """Return a tensor with the same numbers."""
+    return ops.convert_to_tensor(input)
+
+
+def shape(input: Any) -> Any:  # noqa: A002
+    """Return the sizes of the axes, which are known while a step is traced."""
+    sizes = ops.shape(input)
+    is_exact = all(isinstance(size, (int, np.integer)) for size in sizes)
+    return as_tensor(np.array(sizes, np.int32)) if is_exact else sizes
+
+
+def size(input: Any) -> Any:  # noqa: A002
+    """Return how many numbers there are."""
+    count = ops.size(input)
+    is_exact = isinstance(count, (int, np.integer))
+    return as_tensor(np.array(count, np.int32)) if is_exact else count
+
+
+def rank(input: Any) -> Any:  # noqa: A002
+    """Return the number of axes."""
+    return as_tensor(np.array(len(input.shape), np.int32))
+
+
+def argmax(input: Any, axis: Any = None, output_type: Any = "int64") -> Any:  # noqa: A002
+    """Return the index of the largest number along an axis, the first by default."""
+    return ops.cast(ops.argmax(input, 0 if axis is None else axis), str(output_type))
+
+
+def argmin(input: Any, axis: Any = None, output_type: Any = "int64") -> Any:  # noqa: A002
+    """Return the index of the smallest number along an axis, the first by default."""
+    return ops.cast(ops.argmin(input, 0 if axis is None else axis), str(output_type))
+
+
+def add_n(inputs: Any) -> Any:
+    """Return the sum of several tensors."""
+    total = inputs[0]
+    for part in inputs[1:]:
+        total = ops.add(total, part)
+    return total
+
+
+def squared_difference(x: Any, y: Any) -> Any:
+    """Return (x - y)²."""
+    return ops.square(ops.subtract(x, y))
+
+
+def multiply_no_nan(x: Any, y: Any) -> Any:
+    """Return x y, and 0 where y is 0, whatever x is."""
+    return ops.where(ops.equal(y, 0), ops.zeros_like(x), ops.multiply(x, y))
+
+
+def erfc(x: Any) -> Any:
+    """Return 1 - erf(x)."""
+    return ops.subtract(1.0, ops.erf(x))
+
+
+def xlogy(x: Any, y: Any) -> Any:
+    """Return x log(y), and 0 where x is 0, whatever y is."""
+    is_zero = ops.equal(x, 0)
+    safe = ops.where(is_zero, ops.ones_like(y), y)
+    return ops.where(is_zero, ops.zeros_like(y), ops.multiply(x, ops.log(safe)))
+
+
+def zero_fraction(value: Any) -> Any:
+    """Return the part of the numbers that is zero."""
+    return ops.mean(ops.cast(ops.equal(value, 0), "float32"))
+
+
+def segment_max(data: Any, segment_ids: Any, num_segments: Any) -> Any:
+    """Return the largest of each segment's rows, the least number of one without."""
+    largest = ops.segment_max(data, segment_ids, num_segments)
+    kind = np.dtype(str(data.dtype))
+    least = np.iinfo(kind).min if kind.kind in "iu" else np.finfo(kind).min
+    return ops.maximum(largest, least)
+
+
+def segment_mean(data: Any, segment_ids: Any, num_segments: Any = None) -> Any:
+    """Return the mean of the rows of each segment, 0 of one without rows."""
+    total = ops.segment_sum(data, segment_ids, num_segments)
+    ones = ops.ones((data.shape[0], *(1 for _ in data.shape[1:])), data.dtype)
+    count = ops.segment_sum(ones, segment_ids, num_segments)
+    return ops.divide(total, ops.maximum(count, 1))
+
+
+def confusion_matrix(
+    labels: Any,
+    predictions: Any,
+    num_classes: Any = None,
+    weights: Any = None,
+    dtype: Any = "int32",
+) -> Any:
+    """Return how often a class (a row) was taken for another (a column)."""
+    if num_classes is None:
+        both = known([labels, predictions], "math.confusion_matrix without num_classes")
+        num_classes = int(both.max()) + 1
+    truth = ops.one_hot(labels, num_classes, dtype="float32")
+    guess = ops.one_hot(predictions, num_classes, dtype="float32")
+    if weights is not None:
+        truth = ops.multiply(truth, ops.expand_dims(ops.cast(weights, "float32"), -1))
+    return ops.cast(ops.matmul(ops.transpose(truth), guess), str(dtype))
+
+
+def cumsum(
+    x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False
+) -> Any:
+    """Return sums of all numbers up to each, or before it, from either end."""
+    if reverse:
+        return ops.flip(cumsum(ops.flip(x, axis), axis, exclusive), axis)
+    total = ops.cumsum(x, axis)
+    return ops.subtract(total, x) if exclusive else total
+
+
+def matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False) -> Any:
+    """Return the product of matrices, either transposed first."""
+    a = matrix_transpose(a) if transpose_a else a
+    b = matrix_transpose(b) if transpose_b else b
+    return ops.matmul(a, b)
+
+
+def matvec(a: Any, b: Any) -> Any:
+    """Return the product of matrices with vectors."""
+    return ops.squeeze(ops.matmul(a, ops.expand_dims(b, -1)), -1)
+
+
+def set_diag(input: Any, diagonal: Any) -> Any:  # noqa: A002
+    """Return matrices with another diagonal."""
+    rows, columns = input.shape[-2:]
+    is_diagonal = np.eye(rows, columns, dtype=bool)
+    shape = (*diagonal.shape, 1) if rows <= columns else (*diagonal.shape[:-1], 1, -1)
+    return ops.where(is_diagonal, ops.reshape(diagonal, shape), input)
+
+
+def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True) -> Any:
+    """Return the singular values first, then the left and right vectors."""
+    parts = ops.svd(tensor, full_matrices=full_matrices, compute_uv=compute_uv)
+    if not compute_uv:
+        return parts
+    left, values, right = parts
+    return values, left, matrix_transpose(right)
+
+
+def matrix_transpose(a: Any) -> Any:
+    """Exchange the last two axes."""
+    return ops.swapaxes(a, -1, -2)
+
+
+def norm(
+    tensor: Any,
+    ord: Any = "euclidean",  # noqa: A002 (TensorFlow's name)
+    axis: Any = None,
+    keepdims: bool = False,
+) -> Any:
+    """Return the norm of vectors; of all numbers where no axis is given."""
+    if ord not in ("euclidean", "fro", 1, 2, np.inf):
+        raise ValueError(f"tf.norm: ord={ord!r} is not supported; use 1, 2 or np.inf.")
+    magnitude = ops.abs(tensor)
+    if ord == 1:
+        return ops.sum(magnitude, axis, keepdims=keepdims)
+    if ord == np.inf:
+        return ops.max(magnitude, axis, keepdims=keepdims)
+    return ops.sqrt(ops.sum(ops.square(magnitude), axis, keepdims=keepdims))
+
+
+def normalize(tensor: Any, ord: Any = "euclidean", axis: Any = None) -> Any:  # noqa: A002
+    """Return vectors of length one, and the lengths."""
+    length = norm(tensor, ord, axis, keepdims=True)
+    return ops.divide(tensor, length), length
+
+
+def band_part(input: Any, num_lower: int, num_upper: int) -> Any:  # noqa: A002
+    """Return matrices with zeros away from the diagonal; -1 keeps a whole side."""
+    result = input if num_upper < 0 else ops.tril(input, int(num_upper))
+    return result if num_lower < 0 else ops.triu(result, -int(num_lower))
+
+
+def global_norm(t_list: Any) -> Any:
+    """Return the norm of all numbers of several tensors."""
+    squares = [ops.sum(ops.square(part)) for part in t_list if part is not None]
+    return ops.sqrt(add_n(squares))
+
+
+def clip_by_global_norm(t_list: Any, clip_norm: Any) -> Any:
+    """Return tensors scaled so that their common norm is at most this, and the norm."""
+    length = global_norm(t_list)
+    factor = ops.divide(clip_norm, ops.maximum(length, clip_norm))
+    clipped = [None if part is None else ops.multiply(part, factor) for part in t_list]
+    return clipped, length
+
+
+def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None) -> Any:
+    """Return a tensor scaled so that its norm is at most this."""
+    length = norm(t, axis=axes, keepdims=True)
+    return ops.divide(ops.multiply(t, clip_norm), ops.maximum(length, clip_norm))
+
+
+def range_(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None) -> Any:
+    """Return numbers from a start to a limit."""
+    bounds = (0, start, delta) if limit is None else (start, limit, delta)
+    plain = [known(bound, "range").item() for bound in bounds]
+    return ops.arange(
+        plain[0], plain[1], plain[2], dtype=None if dtype is None else str(dtype)
+    )
+
+
+def gather(params: Any, indices: Any, axis: Any = 0, batch_dims: int = 0) -> Any:
+    """Return rows, or parts along another axis, by their indices."""
+    axis = batch_dims if axis is None else axis
+    if batch_dims == 0:
+        return ops.take(params, indices, axis=axis)
+    if batch_dims == 1 and axis == 1 and len(indices.shape) == 2:
+        wide = ops.reshape(indices, (*indices.shape, *(1 for _ in params.shape[2:])))
+        target = (*indices.shape, *params.shape[2:])
+        return ops.take_along_axis(params, ops.broadcast_to(wide, target), axis=1)
+    raise NotImplementedError(
+        f"tf.gather(axis={axis}, batch_dims={batch_dims}) is not supported; use "
+        "`keras.ops.take_along_axis`."
+    )
+
+
+def gather_nd(params: Any, indices: Any) -> Any:
+    """Return parts of a tensor by tuples of indices, which lie on the last axis."""
+    depth = ops.shape(indices)[-1]
+    sizes = [int(size) for size in params.shape]
+    rest = tuple(sizes[depth:])
+    flat = ops.reshape(params, (-1, *rest))
+    strides = np.cumprod([1, *sizes[1:depth][::-1]])[::-1].astype(np.int32)
+    places = ops.sum(ops.multiply(ops.cast(indices, "int32"), strides), axis=-1)
+    return ops.take(flat, places, axis=0)
+
+
+def tensor_scatter_nd_add(tensor: Any, indices: Any, updates: Any) -> Any:
+    """Return a tensor with updates added at tuples of indices."""
+    shape = tuple(int(size) for size in tensor.shape)
+    return ops.add(tensor, ops.scatter(indices, updates, shape))
+
+
+def strided_slice(input_: Any, begin: Any, end: Any, strides: Any = None) -> Any:
+    """Return a part of a tensor, along each axis by its step."""
+    bounds = [known(part, "strided_slice").tolist() for part in (begin, end)]
+    steps = [1] * len(bounds[0])
+    if strides is not None:
+        steps = known(strides, "strided_slice").tolist()
+    return input_[tuple(map(slice, *bounds, steps))]
+
+
+def unique(x: Any) -> Any:
+    """Return the numbers in the order of their first places, and where each stands."""
+    numbers = known(ops.convert_to_tensor(x), "unique")
+    values, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    places = np.argsort(order)[inverse].astype(np.int32)
+    return as_tensor(values[order]), as_tensor(places)
+
+
+def meshgrid(*args: Any, indexing: str = "xy") -> Any:
+    """Return the coordinates of all points of a grid."""
+    return ops.meshgrid(*args, indexing=indexing)
+
+
+def foldl(fn: Any, elems: Any, initializer: Any = None) -> Any:
+    """Return what a function makes of the first two elements, and each next one."""
+    steps = scan(fn, elems, initializer)
+    return tree.map_structure(lambda step: step[-1], steps)
+
+
+def scan(fn: Any, elems: Any, initializer: Any = None) -> Any:
+    """Return every stage of a function that takes its result and the next element."""
+    first = initializer
+    if initializer is None:
+        first = tree.map_structure(lambda part: part[0], elems)
+        elems = tree.map_structure(lambda part: part[1:], elems)
+
+    def step(carry: Any, element: Any) -> tuple[Any, Any]:
+        after = fn(carry, element)
+        return after, after
+
+    _, stages = ops.scan(step, first, elems)
+    if initializer is not None:
+        return stages
+    return tree.map_structure(
+        lambda start, rest: ops.concatenate([ops.expand_dims(start, 0), rest], 0),
+        first,
+        stages,
+    )
+
+
+def switch_case(branch_index: Any, branch_fns: Any) -> Any:
+    """Return what the function of this number gives, the last one without such."""
+    count = len(branch_fns)
+    index = ops.cast(branch_index, "int32")
+    is_known_branch = ops.logical_and(
+        ops.greater_equal(index, 0), ops.less(index, count)
+    )
+    return ops.switch(ops.where(is_known_branch, index, count - 1), list(branch_fns))
+
+
+def boolean_mask(tensor: Any, mask: Any) -> Any:
+    """Return the rows that a mask holds true."""
+    name = "boolean_mask"
+    return ops.convert_to_tensor(known(tensor, name)[known(mask, name).astype(bool)])
+
+
+def where(condition: Any, x: Any = None, y: Any = None) -> Any:
+    """Return x or y for each number; alone, the indices of what is true."""
+    if x is None and y is None:
+        places = np.argwhere(known(condition, "where with one argument"))
+        return ops.convert_to_tensor(places.astype(np.int64))
+    return ops.where(condition, x, y)
+
+
+def one_hot(
+    indices: Any,
+    depth: int,
+    on_value: Any = None,
+    off_value: Any = None,
+    axis: Any = None,
+    dtype: Any = None,
+) -> Any:
+    """Return vectors with one number on, the others off."""
+    kind = "float32" if dtype is None else str(dtype)
+    hot = ops.one_hot(
+        indices, int(depth), axis=-1 if axis is None else axis, dtype=kind
+    )
+    if on_value is None and off_value is None:
+        return hot
+    on, off = (1 if on_value is None else on_value), off_value or 0
+    return ops.add(ops.multiply(hot, on - off), off)
+
+
+def pad(
+    tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0
+) -> Any:
+    """Return a tensor with more on its sides."""
+    widths = known(paddings, "pad").tolist()
+    if mode.upper() == "CONSTANT":
+        return ops.pad(tensor, widths, "constant", constant_values)
+    return ops.pad(tensor, widths, mode.lower())
+
+
+def ensure_shape(x: Any, shape: Any) -> Any:
+    """Return a tensor; refuse one that does not have this shape."""
+    sizes = tuple(x.shape)
+    fits = len(sizes) == len(shape) and all(
+        wanted is None or size is None or size == wanted
+        for size, wanted in zip(sizes, shape, strict=True)
+    )
+    if not fits:
+        raise ValueError(f"A tensor of shape {sizes} is not one of {tuple(shape)}.")
+    return x
+
+
+def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = "bool") -> Any:
+    """Return which steps of sequences lie within their lengths."""
+    if maxlen is None:
+        maxlen = int(known(lengths, "sequence_mask without maxlen").max())
+    steps = ops.arange(int(maxlen))
+    mask = ops.less(steps, ops.expand_dims(ops.cast(lengths, "int32"), -1))
+    return ops.cast(mask, str(dtype))
+
+
+def slice_(input_: Any, begin: Any, size: Any) -> Any:
+    """Return a part of a tensor; a size of -1 is all that is left."""
+    starts = known(begin, "slice").tolist()
+    sizes = known(size, "slice").tolist()
+    shape = [
+        total - start if count == -1 else count
+        for start, count, total in zip(starts, sizes, input_.shape, strict=True)
+    ]
+    return ops.slice(input_, starts, shape)
+
+
+def split(value: Any, num_or_size_splits: Any, axis: int = 0) -> Any:
+    """Return the parts of a tensor along an axis, alike or of given sizes."""
+    if isinstance(num_or_size_splits, (int, np.integer)):
+        return ops.split(value, int(num_or_size_splits), axis=axis)
+    sizes = known(num_or_size_splits, "split").tolist()
+    if -1 in sizes:
+        rest = int(value.shape[axis]) - sum(size for size in sizes if size != -1)
+        sizes = [rest if size == -1 else size for size in sizes]
+    return ops.split(value, np.cumsum(sizes)[:-1].tolist(), axis=axis)
+
+
+def sort(values: Any, axis: int = -1, direction: str = "ASCENDING") -> Any:
+    """Return the numbers along an axis in order."""
+    ordered = _any_ops.sort(values, axis=axis)
+    return ops.flip(ordered, axis) if direction == "DESCENDING" else ordered
+
+
+class TopK(NamedTuple):
+    """The largest numbers, and where they stand."""
+
+    values: Any
+    indices: Any
+
+
+def top_k(input: Any, k: int = 1, sorted: bool = True) -> TopK:  # noqa: A002
+    """Return the largest numbers along the last axis."""
+    return TopK(*ops.top_k(input, int(k), sorted=sorted))
+
+
+def argsort(values: Any, axis: int = -1, direction: str = "ASCENDING") -> Any:
+    """Return the indices that put the numbers along an axis in order."""
+    is_falling = direction == "DESCENDING"
+    return _any_ops.argsort(ops.negative(values) if is_falling else values, axis=axis)
+
+
+def uniform(
+    shape: Any,
+    minval: Any = 0,
+    maxval: Any = None,
+    dtype: Any = "float32",
+    seed: Any = None,
+) -> Any:
+    """Return random numbers, or random whole numbers below a bound."""
+    if str(dtype).startswith(("int", "uint")):
+        if maxval is None:
+            raise ValueError("tf.random.uniform of whole numbers needs `maxval`.")
+        return random.randint(shape, minval, maxval, dtype=str(dtype), seed=seed)
+    top = 1 if maxval is None else maxval
+    return random.uniform(shape, minval, top, dtype=str(dtype), seed=seed)
+
+
+def gamma(
+    shape: Any, alpha: Any, beta: Any = None, dtype: Any = "float32", seed: Any = None
+) -> Any:
+    """Return random numbers of a gamma distribution, a shape of them for each alpha."""
+    sizes = (*known(shape, "random.gamma").tolist(), *np.shape(alpha))
+    draws = random.gamma(sizes, alpha, dtype=str(dtype), seed=seed)
+    return draws if beta is None else ops.divide(draws, beta)
+
+
+def _seed_of(seed: Any) -> int:
+    """Return one number for TensorFlow's two."""
+    first, second = known(seed, "random.stateless").tolist()
+    return (int(first) * 0x9E3779B1 + int(second)) % 2**31
+
+
+def stateless_uniform(
+    shape: Any,
+    seed: Any,
+    minval: Any = 0,
+    maxval: Any = None,
+    dtype: Any = "float32",
+) -> Any:
+    """Return random numbers that depend on a seed alone."""
+    return uniform(shape, minval, maxval, dtype, _seed_of(seed))
+
+
+def stateless_normal(
+    shape: Any,
+    seed: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = "float32",
+) -> Any:
+    """Return normal random numbers that depend on a seed alone."""
+    return random.normal(shape, mean, stddev, dtype=str(dtype), seed=_seed_of(seed))

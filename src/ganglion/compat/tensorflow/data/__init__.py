@@ -1,0 +1,1 @@
+"""`tf.data`: data sets as chains of lazy steps."""

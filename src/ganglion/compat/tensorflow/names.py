@@ -1,0 +1,534 @@
+"""The table of TensorFlow's names: each is an op of ours with arguments renamed.
+
+A line is TensorFlow's function and ours, their arguments in the same order; `=` behind
+an argument is TensorFlow's default where ours is another. A word before a point says in
+which of our modules it is; `ops` needs none. What is more than other names is a
+function of its own in this room (`arrays.`, `nets.`, `pictures.`, `host.`).
+"""
+
+from __future__ import annotations
+
+# The modules that have the functions, "" for `tf` itself, and the functions.
+FUNCTIONS: tuple[tuple[str, str], ...] = (
+    (
+        " math",
+        """
+        abs(x) = abs(x)
+        acos(x) = arccos(x)
+        acosh(x) = arccosh(x)
+        add(x, y) = add(x1, x2)
+        add_n(inputs) = arrays.add_n(inputs)
+        argmax(input, axis, output_type) = arrays.argmax(input, axis, output_type)
+        argmin(input, axis, output_type) = arrays.argmin(input, axis, output_type)
+        asin(x) = arcsin(x)
+        asinh(x) = arcsinh(x)
+        atan(x) = arctan(x)
+        atan2(y, x) = arctan2(x1, x2)
+        atanh(x) = arctanh(x)
+        cos(x) = cos(x)
+        cosh(x) = cosh(x)
+        cumsum(x, axis, exclusive, reverse) = arrays.cumsum(x, axis, exclusive, reverse)
+        divide(x, y) = divide(x1, x2)
+        equal(x, y) = equal(x1, x2)
+        exp(x) = exp(x)
+        floor(x) = floor(x)
+        greater(x, y) = greater(x1, x2)
+        greater_equal(x, y) = greater_equal(x1, x2)
+        less(x, y) = less(x1, x2)
+        less_equal(x, y) = less_equal(x1, x2)
+        logical_and(x, y) = logical_and(x1, x2)
+        logical_not(x) = logical_not(x)
+        logical_or(x, y) = logical_or(x1, x2)
+        maximum(x, y) = maximum(x1, x2)
+        minimum(x, y) = minimum(x1, x2)
+        multiply(x, y) = multiply(x1, x2)
+        negative(x) = negative(x)
+        not_equal(x, y) = not_equal(x1, x2)
+        pow(x, y) = power(x1, x2)
+        reduce_all(input_tensor, axis, keepdims) = all(x, axis, keepdims)
+        reduce_any(input_tensor, axis, keepdims) = any(x, axis, keepdims)
+        reduce_logsumexp(input_tensor, axis, keepdims) = logsumexp(x, axis, keepdims)
+        reduce_max(input_tensor, axis, keepdims) = max(x, axis, keepdims)
+        reduce_mean(input_tensor, axis, keepdims) = mean(x, axis, keepdims)
+        reduce_min(input_tensor, axis, keepdims) = min(x, axis, keepdims)
+        reduce_prod(input_tensor, axis, keepdims) = prod(x, axis, keepdims)
+        reduce_sum(input_tensor, axis, keepdims) = sum(x, axis, keepdims)
+        round(x) = round(x)
+        sigmoid(x) = sigmoid(x)
+        sign(x) = sign(x)
+        sin(x) = sin(x)
+        sinh(x) = sinh(x)
+        sqrt(x) = sqrt(x)
+        square(x) = square(x)
+        subtract(x, y) = subtract(x1, x2)
+        tan(x) = tan(x)
+        tanh(x) = tanh(x)
+        truediv(x, y) = divide(x1, x2)
+        """,
+    ),
+    (
+        "math",
+        """
+        conj(x) = conj(x)
+        imag(input) = imag(x)
+        real(input) = real(x)
+        squared_difference(x, y) = arrays.squared_difference(x, y)
+        bincount(arr, weights, minlength) = bincount(x, weights, minlength)
+        ceil(x) = ceil(x)
+        count_nonzero(input, axis) = count_nonzero(x, axis)
+        cumprod(x, axis) = cumprod(x, axis)
+        divide_no_nan(x, y) = divide_no_nan(x1, x2)
+        erf(x) = erf(x)
+        erfinv(x) = erfinv(x)
+        expm1(x) = expm1(x)
+        floordiv(x, y) = floor_divide(x1, x2)
+        floormod(x, y) = mod(x1, x2)
+        in_top_k(targets, predictions, k) = in_top_k(targets, predictions, k)
+        is_finite(x) = isfinite(x)
+        is_inf(x) = isinf(x)
+        is_nan(x) = isnan(x)
+        l2_normalize(x, axis, epsilon) = nets.l2_normalize(x, axis, epsilon)
+        log(x) = log(x)
+        log1p(x) = log1p(x)
+        log_sigmoid(x) = log_sigmoid(x)
+        logical_xor(x, y) = logical_xor(x1, x2)
+        mod(x, y) = mod(x1, x2)
+        multiply_no_nan(x, y) = arrays.multiply_no_nan(x, y)
+        reciprocal(x) = reciprocal(x)
+        reduce_euclidean_norm(input_tensor, axis, keepdims) = norm(x, axis, keepdims)
+        reduce_std(input_tensor, axis, keepdims) = std(x, axis, keepdims)
+        reduce_variance(input_tensor, axis, keepdims) = var(x, axis, keepdims)
+        rsqrt(x) = rsqrt(x)
+        segment_sum(data, segment_ids) = segment_sum(data, segment_ids)
+        softplus(features) = softplus(x)
+        softsign(features) = softsign(x)
+        top_k(input, k, sorted) = arrays.top_k(input, k, sorted)
+        confusion_matrix(labels, predictions, num_classes, weights, dtype) = \
+arrays.confusion_matrix(labels, predictions, num_classes, weights, dtype)
+        erfc(x) = arrays.erfc(x)
+        segment_max(data, segment_ids) = segment_max(data, segment_ids)
+        segment_mean(data, segment_ids) = arrays.segment_mean(data, segment_ids)
+        softmax(logits, axis=-1) = softmax(x, axis)
+        unsorted_segment_max(data, segment_ids, num_segments) = \
+arrays.segment_max(data, segment_ids, num_segments)
+        unsorted_segment_mean(data, segment_ids, num_segments) = \
+arrays.segment_mean(data, segment_ids, num_segments)
+        unsorted_segment_sum(data, segment_ids, num_segments) = \
+segment_sum(data, segment_ids, num_segments)
+        xlogy(x, y) = arrays.xlogy(x, y)
+        zero_fraction(value) = arrays.zero_fraction(value)
+        """,
+    ),
+    (
+        "",
+        """
+        boolean_mask(tensor, mask) = arrays.boolean_mask(tensor, mask)
+        broadcast_to(input, shape) = broadcast_to(x, shape)
+        cast(x, dtype) = cast(x, dtype)
+        clip_by_global_norm(t_list, clip_norm) = \
+arrays.clip_by_global_norm(t_list, clip_norm)
+        clip_by_norm(t, clip_norm, axes) = arrays.clip_by_norm(t, clip_norm, axes)
+        clip_by_value(t, clip_value_min, clip_value_max) = clip(x, x_min, x_max)
+        concat(values, axis) = concatenate(xs, axis)
+        cond(pred, true_fn, false_fn) = cond(pred, true_fn, false_fn)
+        constant(value, dtype, shape) = arrays.constant(value, dtype, shape)
+        convert_to_tensor(value, dtype) = convert_to_tensor(x, dtype)
+        ensure_shape(x, shape) = arrays.ensure_shape(x, shape)
+        expand_dims(input, axis) = expand_dims(x, axis)
+        eye(num_rows, num_columns, dtype=float32) = eye(N, M, dtype)
+        fill(dims, value) = full(shape, fill_value)
+        gather(params, indices, axis, batch_dims) = \
+arrays.gather(params, indices, axis, batch_dims)
+        gather_nd(params, indices) = arrays.gather_nd(params, indices)
+        identity(input) = arrays.identity(input)
+        is_tensor(x) = arrays.is_tensor(x)
+        linspace(start, stop, num) = linspace(start, stop, num)
+        map_fn(fn, elems) = map(f, xs)
+        matmul(a, b, transpose_a, transpose_b) = \
+arrays.matmul(a, b, transpose_a, transpose_b)
+        norm(tensor, ord, axis, keepdims) = arrays.norm(tensor, ord, axis, keepdims)
+        one_hot(indices, depth, on_value, off_value, axis, dtype) = \
+arrays.one_hot(indices, depth, on_value, off_value, axis, dtype)
+        ones(shape, dtype=float32) = ones(shape, dtype)
+        ones_like(input, dtype) = ones_like(x, dtype)
+        pad(tensor, paddings, mode, constant_values) = \
+arrays.pad(tensor, paddings, mode, constant_values)
+        print(*) = host.print_tensors(*)
+        py_function(func, inp, Tout) = host.py_function(func, inp, Tout)
+        numpy_function(func, inp, Tout) = host.py_function(func, inp, Tout)
+        range(start, limit, delta, dtype) = arrays.range_(start, limit, delta, dtype)
+        rank(input) = arrays.rank(input)
+        repeat(input, repeats, axis) = repeat(x, repeats, axis)
+        reshape(tensor, shape) = reshape(x, newshape)
+        reverse(tensor, axis) = flip(x, axis)
+        roll(input, shift, axis) = roll(x, shift, axis)
+        scatter_nd(indices, updates, shape) = scatter(indices, values, shape)
+        sequence_mask(lengths, maxlen, dtype) = \
+arrays.sequence_mask(lengths, maxlen, dtype)
+        shape(input) = arrays.shape(input)
+        size(input) = arrays.size(input)
+        slice(input_, begin, size) = arrays.slice_(input_, begin, size)
+        sort(values, axis, direction) = arrays.sort(values, axis, direction)
+        argsort(values, axis, direction) = arrays.argsort(values, axis, direction)
+        split(value, num_or_size_splits, axis) = \
+arrays.split(value, num_or_size_splits, axis)
+        squeeze(input, axis) = squeeze(x, axis)
+        stack(values, axis) = stack(x, axis)
+        stop_gradient(input) = stop_gradient(variable)
+        foldl(fn, elems, initializer) = arrays.foldl(fn, elems, initializer)
+        meshgrid(*) = arrays.meshgrid(*)
+        saturate_cast(value, dtype) = saturate_cast(x, dtype)
+        scan(fn, elems, initializer) = arrays.scan(fn, elems, initializer)
+        searchsorted(sorted_sequence, values, side) = \
+searchsorted(sorted_sequence, values, side)
+        strided_slice(input_, begin, end, strides) = \
+arrays.strided_slice(input_, begin, end, strides)
+        switch_case(branch_index, branch_fns) = \
+arrays.switch_case(branch_index, branch_fns)
+        tensor_scatter_nd_add(tensor, indices, updates) = \
+arrays.tensor_scatter_nd_add(tensor, indices, updates)
+        tensor_scatter_nd_update(tensor, indices, updates) = \
+scatter_update(inputs, indices, updates)
+        unique(x) = arrays.unique(x)
+        tile(input, multiples) = tile(x, repeats)
+        transpose(a, perm) = transpose(x, axes)
+        unstack(value, num, axis) = unstack(x, num, axis)
+        vectorized_map(fn, elems) = vectorized_map(function, elements)
+        where(condition, x, y) = arrays.where(condition, x, y)
+        while_loop(cond, body, loop_vars) = while_loop(cond, body, loop_vars)
+        zeros(shape, dtype=float32) = zeros(shape, dtype)
+        zeros_like(input, dtype) = zeros_like(x, dtype)
+        """,
+    ),
+    (
+        " linalg",
+        """
+        einsum(equation, *) = einsum(subscripts, *)
+        tensordot(a, b, axes) = tensordot(x1, x2, axes)
+        """,
+    ),
+    (
+        "linalg",
+        """
+        band_part(input, num_lower, num_upper) = \
+arrays.band_part(input, num_lower, num_upper)
+        cholesky(input) = cholesky(x)
+        det(input) = det(x)
+        diag(diagonal) = diag(x)
+        diag_part(input) = diagonal(x)
+        eigh(tensor) = eigh(x)
+        eye(num_rows, num_columns, dtype=float32) = eye(N, M, dtype)
+        global_norm(t_list) = arrays.global_norm(t_list)
+        inv(input) = inv(x)
+        lstsq(matrix, rhs) = lstsq(a, b)
+        matmul(a, b, transpose_a, transpose_b) = \
+arrays.matmul(a, b, transpose_a, transpose_b)
+        matrix_transpose(a) = arrays.matrix_transpose(a)
+        matvec(a, b) = arrays.matvec(a, b)
+        set_diag(input, diagonal) = arrays.set_diag(input, diagonal)
+        svd(tensor, full_matrices, compute_uv) = \
+arrays.svd(tensor, full_matrices, compute_uv)
+        tensor_diag(diagonal) = diag(x)
+        norm(tensor, ord, axis, keepdims) = arrays.norm(tensor, ord, axis, keepdims)
+        normalize(tensor, ord, axis) = arrays.normalize(tensor, ord, axis)
+        qr(input) = qr(x)
+        solve(matrix, rhs) = solve(a, b)
+        trace(x) = trace(x)
+        """,
+    ),
+    (
+        "nn",
+        """
+        avg_pool2d(input, ksize, strides, padding, data_format) = \
+nets.avg_pool2d(input, ksize, strides, padding, data_format)
+        batch_normalization(x, mean, variance, offset, scale, variance_epsilon) = \
+batch_normalization(x, mean, variance, axis=-1, offset, scale, epsilon)
+        bias_add(value, bias) = add(x1, x2)
+        conv1d(input, filters, stride, padding, data_format, dilations) = \
+nets.conv1d(input, filters, stride, padding, data_format, dilations)
+        conv2d_transpose(input, filters, output_shape, strides, padding, \
+data_format) = nets.conv2d_transpose(input, filters, output_shape, strides, padding, \
+data_format)
+        avg_pool(input, ksize, strides, padding, data_format) = \
+nets.avg_pool2d(input, ksize, strides, padding, data_format)
+        depth_to_space(input, block_size) = nets.depth_to_space(input, block_size)
+        space_to_depth(input, block_size) = nets.space_to_depth(input, block_size)
+        weighted_cross_entropy_with_logits(labels, logits, pos_weight) = \
+nets.weighted_cross_entropy_with_logits(labels, logits, pos_weight)
+        conv2d(input, filters, strides, padding, data_format, dilations) = \
+nets.conv2d(input, filters, strides, padding, data_format, dilations)
+        depthwise_conv2d(input, filter, strides, padding, data_format, dilations) = \
+nets.depthwise_conv2d(input, filter, strides, padding, data_format, dilations)
+        dropout(x, rate, noise_shape, seed) = \
+random.dropout(inputs, rate, noise_shape, seed)
+        elu(features) = elu(x)
+        embedding_lookup(params, ids) = nets.embedding_lookup(params, ids)
+        gelu(features, approximate=False) = gelu(x, approximate)
+        in_top_k(targets, predictions, k) = in_top_k(targets, predictions, k)
+        l2_loss(t) = nets.l2_loss(t)
+        l2_normalize(x, axis, epsilon) = nets.l2_normalize(x, axis, epsilon)
+        leaky_relu(features, alpha=0.2) = leaky_relu(x, negative_slope)
+        log_softmax(logits, axis=-1) = log_softmax(x, axis)
+        max_pool2d(input, ksize, strides, padding, data_format) = \
+nets.max_pool2d(input, ksize, strides, padding, data_format)
+        max_pool(input, ksize, strides, padding, data_format) = \
+nets.max_pool2d(input, ksize, strides, padding, data_format)
+        moments(x, axes, keepdims) = moments(x, axes, keepdims)
+        relu(features) = relu(x)
+        relu6(features) = relu6(x)
+        selu(features) = selu(x)
+        sigmoid(x) = sigmoid(x)
+        sigmoid_cross_entropy_with_logits(labels, logits) = \
+nets.sigmoid_cross_entropy_with_logits(labels, logits)
+        silu(features) = silu(x)
+        softmax(logits, axis=-1) = softmax(x, axis)
+        softmax_cross_entropy_with_logits(labels, logits, axis) = \
+nets.softmax_cross_entropy_with_logits(labels, logits, axis)
+        softplus(features) = softplus(x)
+        softsign(features) = softsign(x)
+        sparse_softmax_cross_entropy_with_logits(labels, logits) = \
+nets.sparse_softmax_cross_entropy_with_logits(labels, logits)
+        swish(features) = silu(x)
+        tanh(x) = tanh(x)
+        top_k(input, k, sorted) = arrays.top_k(input, k, sorted)
+        """,
+    ),
+    (
+        "random",
+        """
+        categorical(logits, num_samples, dtype=int64, seed) = \
+random.categorical(logits, num_samples, dtype, seed)
+        normal(shape, mean, stddev, dtype=float32, seed) = \
+random.normal(shape, mean, stddev, dtype, seed)
+        gamma(shape, alpha, beta, dtype=float32, seed) = \
+arrays.gamma(shape, alpha, beta, dtype, seed)
+        set_seed(seed) = host.set_seed(seed)
+        stateless_normal(shape, seed, mean, stddev, dtype) = \
+arrays.stateless_normal(shape, seed, mean, stddev, dtype)
+        stateless_uniform(shape, seed, minval, maxval, dtype) = \
+arrays.stateless_uniform(shape, seed, minval, maxval, dtype)
+        shuffle(value, seed) = random.shuffle(x, seed)
+        truncated_normal(shape, mean, stddev, dtype=float32, seed) = \
+random.truncated_normal(shape, mean, stddev, dtype, seed)
+        uniform(shape, minval, maxval, dtype, seed) = \
+arrays.uniform(shape, minval, maxval, dtype, seed)
+        """,
+    ),
+    (
+        "image",
+        """
+        adjust_brightness(image, delta) = pictures.adjust_brightness(image, delta)
+        adjust_contrast(images, contrast_factor) = \
+pictures.adjust_contrast(images, contrast_factor)
+        central_crop(image, central_fraction) = \
+pictures.central_crop(image, central_fraction)
+        adjust_hue(image, delta) = pictures.adjust_hue(image, delta)
+        adjust_saturation(image, saturation_factor) = \
+pictures.adjust_saturation(image, saturation_factor)
+        extract_patches(images, sizes, strides, rates, padding) = \
+pictures.extract_patches(images, sizes, strides, rates, padding)
+        hsv_to_rgb(images) = pictures.hsv_to_rgb(images)
+        pad_to_bounding_box(image, offset_height, offset_width, target_height, \
+target_width) = pictures.pad_to_bounding_box(image, offset_height, offset_width, \
+target_height, target_width)
+        psnr(a, b, max_val) = pictures.psnr(a, b, max_val)
+        random_hue(image, max_delta, seed) = \
+pictures.random_hue(image, max_delta, seed)
+        random_saturation(image, lower, upper, seed) = \
+pictures.random_saturation(image, lower, upper, seed)
+        resize_with_crop_or_pad(image, target_height, target_width) = \
+pictures.resize_with_crop_or_pad(image, target_height, target_width)
+        resize_with_pad(image, target_height, target_width, method, antialias) = \
+pictures.resize_with_pad(image, target_height, target_width, method, antialias)
+        rgb_to_hsv(images) = pictures.rgb_to_hsv(images)
+        rgb_to_yuv(images) = pictures.rgb_to_yuv(images)
+        yuv_to_rgb(images) = pictures.yuv_to_rgb(images)
+        ssim(img1, img2, max_val, filter_size, filter_sigma) = \
+pictures.ssim(img1, img2, max_val, filter_size, filter_sigma)
+        total_variation(images) = pictures.total_variation(images)
+        convert_image_dtype(image, dtype) = pictures.convert_image_dtype(image, dtype)
+        crop_to_bounding_box(image, offset_height, offset_width, target_height, \
+target_width) = pictures.crop_to_bounding_box(image, offset_height, offset_width, \
+target_height, target_width)
+        decode_image(contents, channels, dtype, expand_animations) = \
+host.decode_image(contents, channels, dtype, expand_animations)
+        flip_left_right(image) = pictures.flip_left_right(image)
+        flip_up_down(image) = pictures.flip_up_down(image)
+        grayscale_to_rgb(images) = pictures.grayscale_to_rgb(images)
+        per_image_standardization(image) = pictures.per_image_standardization(image)
+        random_brightness(image, max_delta, seed) = \
+pictures.random_brightness(image, max_delta, seed)
+        random_contrast(image, lower, upper, seed) = \
+pictures.random_contrast(image, lower, upper, seed)
+        random_crop(value, size, seed) = pictures.random_crop(value, size, seed)
+        random_flip_left_right(image, seed) = \
+pictures.random_flip_left_right(image, seed)
+        random_flip_up_down(image, seed) = pictures.random_flip_up_down(image, seed)
+        resize(images, size, method, preserve_aspect_ratio, antialias) = \
+pictures.resize(images, size, method, preserve_aspect_ratio, antialias)
+        rgb_to_grayscale(images) = pictures.rgb_to_grayscale(images)
+        rot90(image, k) = pictures.rot90(image, k)
+        """,
+    ),
+    (
+        "io image",
+        """
+        decode_jpeg(contents, channels) = host.decode_image(contents, channels)
+        decode_png(contents, channels) = host.decode_image(contents, channels)
+        """,
+    ),
+    (
+        "io",
+        """
+        decode_bmp(contents, channels) = host.decode_image(contents, channels)
+        decode_image(contents, channels, dtype, expand_animations) = \
+host.decode_image(contents, channels, dtype, expand_animations)
+        read_file(filename) = host.read_file(filename)
+        """,
+    ),
+    (
+        "strings",
+        """
+        as_string(input) = host.as_string(input)
+        join(inputs, separator) = host.join_texts(inputs, separator)
+        length(input, unit) = host.length(input, unit)
+        lower(input) = host.lower(input)
+        reduce_join(inputs, axis, separator) = \
+host.reduce_join(inputs, axis, separator)
+        split(input, sep) = host.split_texts(input, sep)
+        unicode_split(input, input_encoding) = \
+host.unicode_split(input, input_encoding)
+        regex_replace(input, pattern, rewrite, replace_global) = \
+host.regex_replace(input, pattern, rewrite, replace_global)
+        strip(input) = host.strip(input)
+        substr(input, pos, len) = host.substr(input, pos, len)
+        to_number(input, out_type) = host.to_number(input, out_type)
+        upper(input) = host.upper(input)
+        """,
+    ),
+    (
+        "debugging",
+        """
+        assert_all_finite(x, message) = host.check_numerics(x, message)
+        assert_equal(x, y, message) = host.assert_equal(x, y, message)
+        assert_greater(x, y, message) = host.assert_greater(x, y, message)
+        assert_greater_equal(x, y, message) = host.assert_greater_equal(x, y, message)
+        assert_less(x, y, message) = host.assert_less(x, y, message)
+        assert_less_equal(x, y, message) = host.assert_less_equal(x, y, message)
+        assert_near(x, y, rtol, atol, message) = \
+host.assert_near(x, y, rtol, atol, message)
+        assert_non_negative(x, message) = host.assert_non_negative(x, message)
+        assert_positive(x, message) = host.assert_positive(x, message)
+        assert_rank(x, rank, message) = host.assert_rank(x, rank, message)
+        check_numerics(tensor, message) = host.check_numerics(tensor, message)
+        """,
+    ),
+)
+
+# Objects that are handed on as they are: where in Ganglion they lie.
+OBJECTS = {
+    "AggregationMethod": "compat.tensorflow.objects.AggregationMethod",
+    "GradientTape": "GradientTape",
+    "Module": "compat.tensorflow.objects.Module",
+    "Tensor": "compat.tensorflow.objects.Tensor",
+    "TensorShape": "compat.tensorflow.objects.TensorShape",
+    "TensorSpec": "compat.tensorflow.dtypes.TensorSpec",
+    "UnconnectedGradients": "compat.tensorflow.objects.UnconnectedGradients",
+    "Variable": "compat.tensorflow.objects.Variable",
+    "VariableAggregation": "compat.tensorflow.objects.VariableAggregation",
+    "autograph.experimental.do_not_convert": "compat.tensorflow.objects.unchanged",
+    "config.experimental.list_physical_devices": "compat.tensorflow.host.devices",
+    "config.experimental.set_memory_growth": "compat.tensorflow.host.as_needed",
+    "config.list_logical_devices": "compat.tensorflow.host.devices",
+    "config.list_physical_devices": "compat.tensorflow.host.devices",
+    "config.run_functions_eagerly": "training.functions.run_functions_eagerly",
+    "config.threading.set_inter_op_parallelism_threads": "compat.tensorflow.host."
+    "one_op_at_a_time",
+    "config.threading.set_intra_op_parallelism_threads": "compat.tensorflow.host."
+    "set_threads",
+    "custom_gradient": "ops.custom_gradient",
+    "data.AUTOTUNE": "compat.tensorflow.data.dataset.AUTOTUNE",
+    "data.Dataset": "compat.tensorflow.data.dataset.Dataset",
+    "data.INFINITE_CARDINALITY": "compat.tensorflow.data.dataset.INFINITE_CARDINALITY",
+    "data.Options": "compat.tensorflow.data.dataset.Options",
+    "data.UNKNOWN_CARDINALITY": "compat.tensorflow.data.dataset.UNKNOWN_CARDINALITY",
+    "data.TextLineDataset": "compat.tensorflow.data.text_files.TextLineDataset",
+    "data.experimental.make_csv_dataset": "compat.tensorflow.data.text_files."
+    "make_csv_dataset",
+    "data.experimental.AUTOTUNE": "compat.tensorflow.data.dataset.AUTOTUNE",
+    "data.experimental.cardinality": "compat.tensorflow.objects.cardinality",
+    "device": "compat.tensorflow.objects.labelled",
+    "dtypes.as_dtype": "compat.tensorflow.dtypes.as_dtype",
+    "dtypes.cast": "ops.cast",
+    "DType": "compat.tensorflow.dtypes.DType",
+    "as_dtype": "compat.tensorflow.dtypes.as_dtype",
+    "constant_initializer": "initializers.Constant",
+    "ones_initializer": "initializers.Ones",
+    "random_normal_initializer": "initializers.RandomNormal",
+    "random_uniform_initializer": "initializers.RandomUniform",
+    "zeros_initializer": "initializers.Zeros",
+    "config.experimental.enable_op_determinism": "compat.tensorflow.host."
+    "always_deterministic",
+    "get_logger": "compat.tensorflow.host.get_logger",
+    "nest.map_structure": "tree.map_structure",
+    "nest.pack_sequence_as": "tree.pack_sequence_as",
+    "nest.assert_same_structure": "tree.assert_same_structure",
+    "errors.InvalidArgumentError": "compat.tensorflow.objects.InvalidArgumentError",
+    "errors.OutOfRangeError": "compat.tensorflow.objects.OutOfRangeError",
+    "executing_eagerly": "compat.tensorflow.objects.executing_eagerly",
+    "function": "compat.tensorflow.objects.function",
+    "io.gfile.GFile": "compat.tensorflow.host.GFile",
+    "io.gfile.exists": "compat.tensorflow.host.exists",
+    "io.gfile.glob": "compat.tensorflow.host.glob_files",
+    "io.gfile.isdir": "compat.tensorflow.host.isdir",
+    "io.gfile.listdir": "compat.tensorflow.host.listdir",
+    "io.gfile.makedirs": "compat.tensorflow.host.makedirs",
+    "name_scope": "compat.tensorflow.objects.labelled",
+    "nest.flatten": "tree.flatten",
+    "newaxis": "compat.tensorflow.objects.newaxis",
+    "test.is_built_with_cuda": "compat.tensorflow.host.has_gpu",
+    "test.is_gpu_available": "compat.tensorflow.host.has_gpu",
+}
+# `tf.losses` is `tf.keras.losses`, and so on.
+KERAS_MODULES = ("initializers", "losses", "metrics", "optimizers")
+
+# Why something is not there, by the beginning of its name, and the way out.
+REASONS = {
+    "compat": "TensorFlow 1 with its sessions and graphs is not run. Write the "
+    "model with Keras layers, and the loop with `fit` or `tf.GradientTape`.",
+    "Session": "TensorFlow 1 with its sessions and graphs is not run. Write the "
+    "model with Keras layers, and the loop with `fit` or `tf.GradientTape`.",
+    "placeholder": "TensorFlow 1 with its sessions and graphs is not run. Use "
+    "`keras.Input`.",
+    "estimator": "estimators are gone from TensorFlow itself. Use a Keras model.",
+    "feature_column": "feature columns are gone from Keras. Use its preprocessing "
+    "layers: `Normalization`, `StringLookup`, `CategoryEncoding`.",
+    "distribute": "one machine with one device trains here. Leave the strategy and its "
+    "scope out.",
+    "tpu": "one machine with one device trains here, a CPU or a GPU.",
+    "saved_model": "save with `model.save('model.keras')`, which Keras reads, too.",
+    "lite": "models are not converted. Save them in Keras (`.keras`).",
+    "summary": "use the callback `keras.callbacks.TensorBoard`, or `CSVLogger`.",
+    "train.Checkpoint": "save with `model.save_weights('x.weights.h5')`, or the "
+    "callback `ModelCheckpoint`.",
+    "train.CheckpointManager": "use the callback `ModelCheckpoint`.",
+    "RaggedTensor": "arrays here are regular. Pad the rows to one length "
+    "(`keras.utils.pad_sequences`, `padded_batch`), with a `Masking` layer behind.",
+    "ragged": "arrays here are regular. Pad the rows to one length "
+    "(`keras.utils.pad_sequences`, `padded_batch`), with a `Masking` layer behind.",
+    "SparseTensor": "tensors here are dense. `fit` takes rows of `scipy.sparse`.",
+    "sparse": "tensors here are dense. `fit` takes rows of `scipy.sparse`.",
+    "TensorArray": "collect tensors in a list and `tf.stack` them, or loop with "
+    "`keras.ops.scan`.",
+    "io.parse": "TFRecord files are not read. Save the data as NumPy arrays.",
+    "io.TFRecord": "TFRecord files are not read. Save the data as NumPy arrays.",
+    "data.TFRecordDataset": "TFRecord files are not read. Save the data as NumPy "
+    "arrays, and use `from_tensor_slices`.",
+    "lookup": "use the layers `StringLookup` and `IntegerLookup`.",
+    "raw_ops": "use the public function of the same meaning, or `keras.ops`.",
+    "python": "that is inside of TensorFlow. Use the public name.",
+}
+ANYTHING_ELSE = (
+    "of TensorFlow, only what Keras scripts use most is here, on Ganglion's ops. Use "
+    "`keras.ops` or NumPy instead."
+)

@@ -1,0 +1,189 @@
+"""The modules `tensorflow`, `tensorflow.nn`, ... : names from the table, on demand."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+from collections.abc import Callable
+from functools import cache
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from ganglion.compat import aliases
+from ganglion.compat.tensorflow import dtypes, names
+
+_OWN = ("arrays", "nets", "pictures", "host")
+
+
+class Entry(NamedTuple):
+    """A function of TensorFlow's and ours, with their arguments in the same order."""
+
+    arguments: tuple[str, ...]
+    defaults: dict[str, Any]  # of TensorFlow, where ours are others
+    target: str
+    ours: tuple[str, ...]  # `*` at the end takes any number
+    constants: dict[str, Any]  # what ours is always given
+
+
+@cache
+def table() -> dict[str, Entry]:
+    """Return all functions by their names behind `tf.`."""
+    entries = {}
+    for modules, text in names.FUNCTIONS:
+        for line in filter(None, map(str.strip, text.splitlines())):
+            name, entry = _parsed(line)
+            for module in modules.split(" "):
+                entries[f"{module}.{name}".lstrip(".")] = entry
+    return entries
+
+
+def _parsed(line: str) -> tuple[str, Entry]:
+    theirs, _, ours = line.partition(") = ")
+    name, _, inside = theirs.partition("(")
+    target, _, our_inside = ours.rstrip(")").partition("(")
+    pairs = [part.partition("=") for part in inside.split(", ")]
+    our_pairs = [part.partition("=") for part in our_inside.split(", ")]
+    constants = {key: _value(text) for key, _, text in our_pairs if text}
+    return name, Entry(
+        tuple(key for key, _, _ in pairs),
+        {key: _value(text) for key, _, text in pairs if text},
+        target,
+        tuple(key for key, _, text in our_pairs if not text),
+        constants,
+    )
+
+
+def _value(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except ValueError:
+        return text  # the name of a type
+
+
+def find(name: str) -> Any:
+    """Return what `tf.name` is; an `AttributeError` says why it is not there."""
+    if name in dtypes.NAMES or name in dtypes.ALIASES:
+        return dtypes.as_dtype(name)
+    if name.removeprefix("dtypes.") in dtypes.NAMES:
+        return dtypes.as_dtype(name.removeprefix("dtypes."))
+    if name in ("__version__", "version.VERSION"):
+        return aliases.version_of("tensorflow")
+    try:
+        if name in table():
+            return _function(name, table()[name])
+        if name in names.OBJECTS:
+            return _object(names.OBJECTS[name])
+    except AttributeError as error:
+        raise AttributeError(f"tensorflow.{name}: {error}") from None
+    if name == "keras":
+        return aliases.KerasModule("tensorflow.keras")
+    if name in names.KERAS_MODULES:
+        return importlib.import_module(f"ganglion.{name}")
+    if is_module(name):
+        return load(name)
+    raise AttributeError(explain(name))
+
+
+def _object(path: str) -> Any:
+    module, _, attribute = path.rpartition(".")
+    package = "ganglion" + (f".{module}" if module else "")
+    return getattr(importlib.import_module(package), attribute)
+
+
+def _function(name: str, entry: Entry) -> Callable[..., Any]:
+    module, _, attribute = entry.target.rpartition(".")
+    path = f"compat.tensorflow.{module}" if module in _OWN else module or "ops"
+    return _renamed(name, entry, _object(f"{path}.{attribute}"))
+
+
+def _renamed(
+    name: str, entry: Entry, function: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return a function of ours that takes the arguments of TensorFlow's."""
+    renamed = dict(zip(entry.arguments, entry.ours, strict=True))
+    is_open = entry.arguments[-1] == "*"
+    fixed = len(entry.arguments) - is_open
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        kwargs.pop("name", None)  # a label of TensorFlow's graphs
+        if is_open:
+            return function(*args, **kwargs)
+        if len(args) > fixed:
+            raise TypeError(f"tf.{name} takes {fixed} arguments, got {len(args)}.")
+        given = {
+            **entry.defaults,
+            **dict(zip(entry.arguments, args, strict=False)),
+            **kwargs,
+        }
+        unknown = set(given) - set(renamed)
+        if unknown:
+            raise TypeError(
+                f"tf.{name}: the argument {min(unknown)!r} is not supported; those "
+                f"here are {', '.join(entry.arguments)}."
+            )
+        ours = {renamed[key]: value for key, value in given.items()}
+        return function(**ours, **entry.constants)
+
+    called.__name__ = called.__qualname__ = name.rpartition(".")[2]
+    called.__doc__ = f"TensorFlow's `tf.{name}`, as `{entry.target}`."
+    return called
+
+
+@cache
+def _modules() -> frozenset[str]:
+    modules = {"keras", "dtypes", "version", *names.KERAS_MODULES}
+    for name in (*table(), *names.OBJECTS):
+        while name := name.rpartition(".")[0]:
+            modules.add(name)
+    return frozenset(modules)
+
+
+def is_module(name: str) -> bool:
+    """Return whether `tf.name` is a module that has something in it."""
+    return name in _modules()
+
+
+def explain(name: str) -> str:
+    """Return why `tf.name` is not there, and what to do instead."""
+    prefix = name
+    while prefix and prefix not in names.REASONS:
+        prefix = prefix.rpartition(".")[0]
+    reason = names.REASONS.get(prefix) or next(
+        (why for start, why in names.REASONS.items() if name.startswith(start)),
+        names.ANYTHING_ELSE,
+    )
+    known = [*table(), *names.OBJECTS]
+    similar = difflib.get_close_matches(name, known, n=2, cutoff=0.8)
+    meant = " or ".join(f"tf.{other}" for other in similar)
+    return f"tensorflow.{name}: {reason}" + (f" Did you mean {meant}?" if meant else "")
+
+
+class Namespace(ModuleType):
+    """A module of TensorFlow's, whose names are looked up when they are used."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, "TensorFlow's names on Ganglion's ops.")
+        self.__path__: list[str] = []
+        self._prefix = name.removeprefix("tensorflow").lstrip(".")
+
+    def __getattr__(self, name: str) -> Any:
+        full = f"{self._prefix}.{name}" if self._prefix else name
+        if name.startswith("__") and full != "__version__":
+            raise AttributeError(name)
+        value = find(full)
+        setattr(self, name, value)
+        return value
+
+    def __dir__(self) -> list[str]:
+        start = f"{self._prefix}." if self._prefix else ""
+        known = [*table(), *names.OBJECTS, *_modules()]
+        inside = {name.removeprefix(start) for name in known if name.startswith(start)}
+        return sorted(name for name in inside if "." not in name)
+
+
+def load(name: str) -> ModuleType:
+    """Return the module `tensorflow.name`; an `ImportError` says why there is none."""
+    if name and not is_module(name):
+        raise ModuleNotFoundError(explain(name))
+    return Namespace(f"tensorflow.{name}" if name else "tensorflow")

@@ -1,0 +1,207 @@
+"""`tf.nn`: what differs from our ops in more than its name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganglion import ops
+
+_FORMATS = {None: "channels_last", "NHWC": "channels_last", "NCHW": "channels_first"}
+
+
+def _sizes(numbers: Any, name: str) -> Any:
+    """Return the rows and columns of TensorFlow's [1, rows, columns, 1]."""
+    if isinstance(numbers, int):
+        return numbers
+    sizes = [int(number) for number in numbers]
+    if len(sizes) == 4:
+        if sizes[0] != 1 or sizes[3] != 1:
+            raise ValueError(f"tf.nn: {name}={sizes} must be 1 for rows and channels.")
+        sizes = sizes[1:3]
+    return tuple(sizes) if len(sizes) > 1 else sizes[0]
+
+
+def _padding(padding: Any) -> str:
+    if not isinstance(padding, str):
+        raise NotImplementedError(
+            "tf.nn: padding by numbers is not supported; call tf.pad first, with "
+            "padding='VALID'."
+        )
+    return padding.lower()
+
+
+def conv2d(
+    input: Any,  # noqa: A002 (TensorFlow's name)
+    filters: Any,
+    strides: Any,
+    padding: Any,
+    data_format: str | None = "NHWC",
+    dilations: Any = None,
+) -> Any:
+    """Return the convolution of images with filters."""
+    return ops.conv(
+        input,
+        filters,
+        strides=_sizes(strides, "strides"),
+        padding=_padding(padding),
+        data_format=_FORMATS[data_format],
+        dilation_rate=1 if dilations is None else _sizes(dilations, "dilations"),
+    )
+
+
+def conv1d(
+    input: Any,  # noqa: A002
+    filters: Any,
+    stride: Any,
+    padding: Any,
+    data_format: str | None = "NWC",
+    dilations: Any = None,
+) -> Any:
+    """Return the convolution of sequences with filters."""
+    return ops.conv(
+        input,
+        filters,
+        strides=stride if isinstance(stride, int) else int(stride[len(stride) // 2]),
+        padding=_padding(padding),
+        data_format="channels_first" if data_format == "NCW" else "channels_last",
+        dilation_rate=dilations or 1,
+    )
+
+
+def conv2d_transpose(
+    input: Any,  # noqa: A002
+    filters: Any,
+    output_shape: Any,
+    strides: Any,
+    padding: Any = "SAME",
+    data_format: str | None = "NHWC",
+) -> Any:
+    """Return the images whose convolution would have made the input."""
+    result = ops.conv_transpose(
+        input,
+        filters,
+        strides=_sizes(strides, "strides"),
+        padding=_padding(padding),
+        data_format=_FORMATS[data_format],
+    )
+    wanted = [int(size) for size in output_shape]
+    if list(result.shape[1:]) != wanted[1:]:
+        raise ValueError(
+            f"tf.nn.conv2d_transpose: these strides and this padding give images of "
+            f"{list(result.shape[1:])}, not of output_shape={wanted}."
+        )
+    return result
+
+
+def depth_to_space(input: Any, block_size: int) -> Any:  # noqa: A002
+    """Return images with blocks of channels laid out as squares of pixels."""
+    rows, columns, channels = input.shape[1:]
+    size, count = block_size, -1 if input.shape[0] is None else input.shape[0]
+    inner = channels // size**2
+    blocks = ops.reshape(input, (count, rows, columns, size, size, inner))
+    pixels = ops.transpose(blocks, (0, 1, 3, 2, 4, 5))
+    return ops.reshape(pixels, (count, rows * size, columns * size, inner))
+
+
+def space_to_depth(input: Any, block_size: int) -> Any:  # noqa: A002
+    """Return images with squares of pixels laid out as channels."""
+    rows, columns, channels = input.shape[1:]
+    size, count = block_size, -1 if input.shape[0] is None else input.shape[0]
+    shape = (count, rows // size, size, columns // size, size, channels)
+    blocks = ops.transpose(ops.reshape(input, shape), (0, 1, 3, 2, 4, 5))
+    return ops.reshape(blocks, (count, rows // size, columns // size, -1))
+
+
+def depthwise_conv2d(
+    input: Any,  # noqa: A002
+    filter: Any,  # noqa: A002
+    strides: Any,
+    padding: Any,
+    data_format: str | None = "NHWC",
+    dilations: Any = None,
+) -> Any:
+    """Return the convolution of every channel with filters of its own."""
+    return ops.depthwise_conv(
+        input,
+        filter,
+        strides=_sizes(strides, "strides"),
+        padding=_padding(padding),
+        data_format=_FORMATS[data_format],
+        dilation_rate=1 if dilations is None else _sizes(dilations, "dilations"),
+    )
+
+
+def max_pool2d(
+    input: Any,  # noqa: A002
+    ksize: Any,
+    strides: Any,
+    padding: Any,
+    data_format: str | None = "NHWC",
+) -> Any:
+    """Return the largest number of each window."""
+    return ops.max_pool(
+        input,
+        _sizes(ksize, "ksize"),
+        _sizes(strides, "strides"),
+        _padding(padding),
+        _FORMATS[data_format],
+    )
+
+
+def avg_pool2d(
+    input: Any,  # noqa: A002
+    ksize: Any,
+    strides: Any,
+    padding: Any,
+    data_format: str | None = "NHWC",
+) -> Any:
+    """Return the mean of each window."""
+    return ops.average_pool(
+        input,
+        _sizes(ksize, "ksize"),
+        _sizes(strides, "strides"),
+        _padding(padding),
+        _FORMATS[data_format],
+    )
+
+
+def embedding_lookup(params: Any, ids: Any) -> Any:
+    """Return rows of a table by their numbers."""
+    return ops.take(params, ids, axis=0)
+
+
+def l2_loss(t: Any) -> Any:
+    """Return half the sum of squares."""
+    return ops.divide(ops.sum(ops.square(t)), 2.0)
+
+
+def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12) -> Any:
+    """Return vectors of length one; of all numbers where no axis is given."""
+    squares = ops.sum(ops.square(x), axis, keepdims=True)
+    return ops.multiply(x, ops.rsqrt(ops.maximum(squares, epsilon)))
+
+
+def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: int = -1) -> Any:
+    """Return the cross-entropy of each row, from logits."""
+    return ops.categorical_crossentropy(labels, logits, from_logits=True, axis=axis)
+
+
+def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any) -> Any:
+    """Return the cross-entropy of each row, from logits and numbers of classes."""
+    return ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+
+
+def weighted_cross_entropy_with_logits(
+    labels: Any, logits: Any, pos_weight: Any
+) -> Any:
+    """Return the cross-entropy of every number, from logits; true ones weigh more."""
+    weight = ops.add(1.0, ops.multiply(ops.subtract(pos_weight, 1.0), labels))
+    wrong = ops.multiply(ops.subtract(1.0, labels), logits)
+    return ops.add(wrong, ops.multiply(weight, ops.softplus(ops.negative(logits))))
+
+
+def sigmoid_cross_entropy_with_logits(labels: Any, logits: Any) -> Any:
+    """Return the cross-entropy of every number by itself, from logits."""
+    positive = ops.relu(logits)
+    small = ops.log1p(ops.exp(ops.negative(ops.abs(logits))))
+    return ops.add(ops.subtract(positive, ops.multiply(logits, labels)), small)

@@ -1,0 +1,117 @@
+"""Sums of columns, in products: the gradient of a bias beside that of the weights.
+
+Both read all rows of the same slopes, which are often larger than any cache. A product
+that goes through them panel by panel adds up the columns on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from ganglion.compiler.cpu.gemm import goes_by_panels
+from ganglion.compiler.plan.kernels import (
+    Buffer,
+    Contract,
+    Kernel,
+    Load,
+    Loop,
+    View,
+    row_major,
+)
+from ganglion.compiler.plan.plan import Uses
+
+
+class Sums(NamedTuple):
+    """The numbers of the loops, one or two, that add up columns, and the result."""
+
+    loops: list[int]
+    result: Buffer
+
+
+def sum_in_products(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Return the kernels with sums of columns computed by products."""
+    left = dict(enumerate(kernels))  # by number: what is gone leaves a gap
+    uses = Uses(kernels)
+    for now, product in enumerate(kernels):
+        if not isinstance(product, Contract) or not _suits(product):
+            continue
+        for sums in _sums_of(left, uses, product):
+            at = min(now, sums.loops[-1])
+            if _can_join(uses, product, sums, now, at):
+                for number in {now, *sums.loops}:
+                    uses.remove(number, left.pop(number))
+                left[at] = replace(product, sums=sums.result)
+                uses.add(at, left[at])
+                break
+    return [left[number] for number in sorted(left)]
+
+
+def _suits(product: Contract) -> bool:
+    """Return whether a product goes through all of its right operand by panels."""
+    axes = (product.rows, product.columns, product.inner)
+    if product.batch or any(len(axis) > 1 for axis in axes):
+        return False
+    if product.bits:
+        return False
+    (inner,), (columns,) = product.inner, product.columns
+    view = replace(product.right, strides=(inner.right, columns.right))
+    is_matrix = columns.right == 1 and _covers(view, (inner.size, columns.size))
+    # Also without lists of zeros: leaving those out changes no bit of a result.
+    plain = replace(product, nonzeros=None)
+    return is_matrix and (product.packed is not None or goes_by_panels(plain))
+
+
+def _covers(view: View, shape: Sequence[int]) -> bool:
+    """Return whether a loop sees every element of a buffer, once."""
+    size = 1
+    for stride, count in sorted(zip(view.strides, shape, strict=True)):
+        if count > 1 and stride != size:
+            return False
+        size *= count
+    return view.offset == 0 and size == view.buffer.size
+
+
+def _sums_of(
+    kernels: Mapping[int, Kernel], uses: Uses, product: Contract
+) -> Iterator[Sums]:
+    """Yield the sums of the columns of a product's right operand."""
+    width = product.columns[0].size
+    for first in uses.readers[product.right.buffer.key]:
+        partial = _summed(kernels[first], width)
+        if partial is None:
+            continue
+        if partial.size == width:
+            yield Sums([first], partial)
+            continue
+        readers, writers = uses.readers[partial.key], uses.writers[partial.key]
+        if len(readers) == len(writers) == 1 and partial.kind == "arena":
+            total = _summed(kernels[readers[0]], width)
+            if total is not None and total.size == width:
+                yield Sums([first, readers[0]], total)
+
+
+def _summed(kernel: Kernel, width: int) -> Buffer | None:
+    """Return what a loop stores that adds up rows of so many columns."""
+    if not isinstance(kernel, Loop) or kernel.how != "sum" or kernel.adds:
+        return None
+    (expr, target), *more = kernel.outputs
+    if more or not isinstance(expr, Load) or not kernel.outer:
+        return None
+    stays = expr.view.strides[len(kernel.outer) - 1] == 1  # columns stay columns
+    stored = target.strides == row_major(kernel.outer) and _covers(target, kernel.outer)
+    whole = _covers(expr.view, kernel.shape) and kernel.outer[-1] % width == 0
+    return target.buffer if stays and stored and whole else None
+
+
+def _can_join(uses: Uses, product: Contract, sums: Sums, now: int, at: int) -> bool:
+    """Return whether a product can run at a number, or before, and add up columns."""
+    result, out = sums.result, product.out.buffer
+    if result.kind != "arena" or result.dtype != out.dtype:
+        return False
+    needed = [n for b in product.reads() for n in uses.writers[b.key]]
+    touched = (*uses.readers[out.key], *uses.writers[out.key])
+    is_free = not any(at <= n < now for n in touched)
+    alone = uses.writers[result.key] == [sums.loops[-1]]
+    return alone and is_free and all(n < at for n in needed)

@@ -1,0 +1,724 @@
+"""Large products: blocks of both matrices are packed, then multiplied tile by tile.
+
+Rows of a large matrix lie pages apart: tiles that read it as it lies wait for memory,
+and evict their own data from the cache. So some columns of the right matrix, over a
+block of the inner axis, are copied into panels as wide as a tile, which stay in the
+second cache; of the left one as many rows as a tile has, which stay in the first. A
+tile then reads both from front to back.
+
+Between blocks of the inner axis sums lie where they are stored. They keep their order,
+and so their bits. All sizes and strides are words that the kernel is told when it runs:
+its text depends on the type, and on which matrices are transposed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import count, islice
+from typing import NamedTuple
+
+import numpy as np
+
+from ganglion.compiler.cpu.emitter import Emitted, Emitter
+from ganglion.compiler.cpu.gemm import (
+    Contraction,
+    Extent,
+    Piece,
+    leaves_out,
+    piece_of,
+)
+from ganglion.compiler.cpu.text import (
+    BOOL,
+    I64,
+    WIDTH,
+    Maths,
+    Parameter,
+    Text,
+    Val,
+    lanes,
+    llvm_type,
+)
+from ganglion.compiler.cpu.tuning import CPU
+from ganglion.compiler.plan.kernels import Axis, Buffer, Contract, View
+
+ALIGNMENT = 64  # bytes, of vectors in panels
+PANEL_ROWS = WIDTH  # of the left matrix: a vector for each inner index
+
+
+class Grid(NamedTuple):
+    """How a product is cut for threads.
+
+    A piece is one strip of columns, as wide as a tile, of some rows. What a thread has
+    side by side it runs together: the more columns, the seldomer rows are packed, and
+    the other way round. So it has `grain` of them at least.
+    """
+
+    pieces: int  # in all
+    grain: int
+    down: int  # blocks of rows
+    rows: int  # of a block
+    merged: int  # blocks that run together at most
+    strips: int
+    columns: int  # of a block, at most
+    inner: int  # indices of a block, at most
+
+
+def tile_vectors(dtype: np.dtype) -> int:
+    """Return how many vectors of columns a tile has."""
+    return max(1, CPU.packed_vectors * 4 // dtype.itemsize)
+
+
+def grid_of(kernel: Contract) -> Grid:
+    """Return how a product is cut for threads."""
+    (rows,), (columns,), high = kernel.rows, kernel.columns, 2 * CPU.packed_rows
+    strips = -(-columns.size // (tile_vectors(kernel.out.buffer.dtype) * WIDTH))
+    each = rows.size
+    if not _rows_of_batch(kernel):
+        tiles = -(-rows.size // high)
+        each = -(-tiles // -(-tiles * high // CPU.packed_block_rows)) * high
+    down, merged = -(-rows.size // each), max(1, CPU.merged_rows // each)
+    pieces, grain = kernel.parallel * down * strips, min(strips, CPU.packed_grain)
+    blocks = (CPU.packed_columns, CPU.inner_block)
+    return Grid(pieces, grain, down, each, merged, strips, *blocks)
+
+
+def _rows_of_batch(kernel: Contract) -> Axis | None:
+    """Return the rows of a product whose batch is nothing but more rows."""
+    (row,), batch = kernel.rows, kernel.batch
+    if len(batch) != 1 or batch[0].right:
+        return None
+    (part,), count = batch, row.size
+    if (part.left, part.out) != (row.left * count, row.out * count):
+        return None
+    return replace(row, size=part.size * count)
+
+
+def _with_all_rows(kernel: Contract) -> tuple[Contract, Grid]:
+    """Return a product with the rows of its batch, where lists of nonzeros permit."""
+    grid, rows, lists = grid_of(kernel), _rows_of_batch(kernel), kernel.nonzeros
+    if rows is None or (lists and grid.rows % lists.group):
+        return kernel, grid
+    kernel, parts = replace(kernel, batch=(), rows=(rows,)), kernel.parallel
+    return kernel, grid._replace(down=parts)
+
+
+def scratch_for(kernel: Contract) -> tuple[int, ...] | None:
+    """Return the shape of a buffer for packed blocks, None where they do not pay."""
+    if not _is_worth_packing(kernel):
+        return None
+    (inner,), grid = kernel.inner, grid_of(kernel)
+    depth = min(-(-inner.size // WIDTH) * WIDTH, CPU.inner_block)
+    wide = tile_vectors(kernel.out.buffer.dtype) * WIDTH
+    across = min(grid.strips * wide, CPU.packed_columns)
+    return (-(-grid.pieces // grid.grain), across + PANEL_ROWS, depth)
+
+
+def _is_worth_packing(kernel: Contract) -> bool:
+    """Return whether the right matrix is too large to be used as it lies.
+
+    A few rows are too few to read what was packed for them often enough.
+    """
+    (row,), (column,), (inner,) = kernel.rows, kernel.columns, kernel.inner
+    if 1 not in (row.left, inner.left) or 1 not in (column.right, inner.right):
+        return False
+    rows = _rows_of_batch(kernel) or row
+    nbytes = column.size * inner.size * kernel.out.buffer.dtype.itemsize
+    return rows.size >= CPU.fewest_packed_rows and nbytes >= CPU.packed_bytes
+
+
+# ---- one text for all sizes ----------------------------------------------------------
+
+
+class PackedKind(NamedTuple):
+    """What the text of a packed product depends on, if there are no lists of zeros."""
+
+    dtype: np.dtype
+    batch: int  # axes
+    left_transposed: bool
+    right_transposed: bool
+    sums: bool  # whether the columns of the right operand are added up, too
+    is_long: bool  # whether those sums begin anew with each block
+
+
+def packed_kind(kernel: Contract) -> PackedKind:
+    """Return the kind of a packed product."""
+    (inner,), (columns,) = kernel.inner, kernel.columns
+    kernel, _ = _with_all_rows(kernel)
+    sums, is_long = kernel.sums is not None, inner.size >= CPU.blocked_inner
+    return PackedKind(
+        kernel.out.buffer.dtype,
+        len(kernel.batch),
+        inner.left != 1,
+        columns.right != 1,
+        sums,
+        sums and is_long,
+    )
+
+
+def packed_values(kernel: Contract) -> tuple[int, ...]:
+    """Return the numbers that a packed product is told, in the order of `_told`."""
+    kernel, grid = _with_all_rows(kernel)
+    (rows,), (columns,), (inner,) = kernel.rows, kernel.columns, kernel.inner
+    assert kernel.packed is not None
+    left = rows.left if inner.left == 1 else inner.left
+    right = inner.right if columns.right == 1 else columns.right
+    offsets = (kernel.left.offset, kernel.right.offset, kernel.out.offset)
+    sizes = (rows.size, columns.size, inner.size, left, right, rows.out)
+    batch = [n for a in kernel.batch for n in (a.size, a.left, a.right, a.out)]
+    return (*grid, *offsets, *sizes, kernel.packed.shape[-1], *batch)
+
+
+def packed_buffers(kernel: Contract) -> list[Buffer]:
+    """Return the buffers of a packed product."""
+    assert kernel.packed is not None
+    sums = [kernel.sums] if kernel.sums else []
+    views = (kernel.left, kernel.right, kernel.out)
+    return [*(view.buffer for view in views), kernel.packed, *sums]
+
+
+def _told(kind: PackedKind) -> tuple[Contract, Grid, int]:
+    """Return a product whose numbers are parameters, and how many those are."""
+    numbers = map(Parameter, count())
+    grid = Grid(*islice(numbers, len(Grid._fields)))
+    offsets = tuple(islice(numbers, 3))
+    rows, columns, inner, left, right, out, depth = islice(numbers, 7)
+    batch = tuple(Axis(*islice(numbers, 4)) for _ in range(kind.batch))
+    packed = Buffer("packed", (depth,), kind.dtype, "arena")
+    sums = Buffer("sums", (), kind.dtype, "arena") if kind.sums else None
+    a, b, c = (
+        View(Buffer(name, (), kind.dtype, "arena"), (), offset)
+        for name, offset in zip(("left", "right", "out"), offsets, strict=True)
+    )
+    down, across = (1, left) if kind.left_transposed else (left, 1)
+    below, beside = (1, right) if kind.right_transposed else (right, 1)
+    row, column = Axis(rows, down, 0, out), Axis(columns, 0, beside, 1)
+    step = (Axis(inner, across, below, 0),)
+    product = Contract("matmul", batch, (row,), (column,), step, a, b, c)
+    product = replace(product, packed=packed, sums=sums)
+    return product, grid, next(numbers).number
+
+
+# ---- text ----------------------------------------------------------------------------
+
+
+class Run(NamedTuple):
+    """Some rows times some columns of a piece of the batch."""
+
+    piece: Piece
+    row: str
+    rows: str
+    column: str
+    columns: str
+
+
+class Block(NamedTuple):
+    """Some rows and columns, at some inner indices: addresses and sizes."""
+
+    left: str
+    right: str
+    out: str
+    rows: str
+    columns: str
+    inner: str
+    is_first: str
+
+
+class Panels(NamedTuple):
+    """Where packed rows and columns are, and how long the panels of columns are."""
+
+    rows: str
+    columns: str
+    length: str
+
+
+class PackedContraction:
+    """One large product under construction."""
+
+    def __init__(
+        self, kernel: Contract, grid: Grid, is_long: bool, parameters: int = 0
+    ) -> None:
+        self.kernel, self.grid, self.is_long = kernel, grid, is_long
+        self.emitter = Emitter(parameters)
+        self.text, self.maths = self.emitter.text, self.emitter.maths
+        self.dtype = kernel.out.buffer.dtype
+        self.element = llvm_type(self.dtype)
+        (self.rows,), (self.columns,) = self.kernel.rows, self.kernel.columns
+        (self.inner,) = self.kernel.inner
+        self.wide = tile_vectors(self.dtype) * WIDTH
+        self._tiles: dict[str, TileText] = {}
+
+    @classmethod
+    def of(cls, kernel: Contract) -> PackedContraction:
+        """Return a product that has its sizes in its text."""
+        is_long = kernel.inner[0].size >= CPU.blocked_inner
+        return cls(*_with_all_rows(kernel), is_long)
+
+    @classmethod
+    def told(cls, kind: PackedKind) -> PackedContraction:
+        """Return a product that is told its sizes when it runs."""
+        kernel, grid, parameters = _told(kind)
+        return cls(kernel, grid, kind.is_long, parameters)
+
+    def emit(self) -> Emitted:
+        """Emit a loop over runs of pieces that lie side by side."""
+        text, grid = self.text, self.grid
+
+        def run(first: str) -> str:
+            number, strip = text.divided(first, grid.strips)
+            batch, block = text.divided(number, grid.down)
+            left = text.minus("%hi", first)
+            # Blocks of rows with all their strips, or strips of one block.
+            full, _ = text.divided(left, grid.strips)
+            below = text.minus(str(grid.down), block)
+            blocks = text.smaller(text.smaller(full, below), str(grid.merged))
+            starts = text.let(f"icmp eq i64 {strip}, 0")
+            some = text.let(f"icmp sgt i64 {blocks}, 0")
+            several = text.let(f"and i1 {starts}, {some}")
+            blocks = text.let(f"select i1 {several}, i64 {blocks}, i64 1")
+            strips = text.smaller(text.minus(str(grid.strips), strip), left)
+            row, column = text.times(block, grid.rows), text.times(strip, self.wide)
+            below = text.minus(str(self.rows.size), row)
+            rows = text.smaller(below, text.times(blocks, grid.rows))
+            beside = text.minus(str(self.columns.size), column)
+            columns = text.smaller(beside, text.times(strips, self.wide))
+            self._run(Run(self._piece(batch), row, rows, column, columns))
+            return text.add(first, text.product(blocks, strips))
+
+        text.until("%lo", "%hi", run)
+        emitted = self.emitter.emitted(grid.pieces, grid.grain)
+        tiles = [(tile.emit(), tile.text.declared) for tile in self._tiles.values()]
+        declared = emitted.declared.union(*(names for _, names in tiles))
+        helpers = frozenset(text for text, _ in tiles)
+        return replace(emitted, declared=declared, helpers=helpers)
+
+    def _piece(self, number: str) -> Piece:
+        return piece_of(self.text, self.kernel, self.kernel.batch, number)
+
+    # ---- runs ----------------------------------------------------------------------
+
+    def _run(self, run: Run) -> None:
+        """Multiply some rows by some columns, through lists where those are short."""
+        lists = self.kernel.nonzeros
+        if lists is None:
+            self._blocks(run, self._multiply)
+            return
+        rows = Extent(run.row, run.rows)
+        few = leaves_out(self.emitter, lists, run.piece.number, rows)
+        self.text.when(
+            few, lambda: self._listed(run), lambda: self._blocks(run, self._multiply)
+        )
+
+    def _listed(self, run: Run) -> None:
+        """Leave out zeros of the left matrix: the right one is used as it lies."""
+        product = Contraction(replace(self.kernel, packed=None), self.emitter)
+        rows, columns = Extent(run.row, run.rows), Extent(run.column, run.columns)
+        product.listed_region(run.piece, rows, columns, self.wide)
+        if self.kernel.sums:
+
+            def add_up(block: Block, column: str, is_top: str) -> None:
+                add = partial(
+                    self._add_up, block, column, block.right, self.inner.right, None
+                )
+                self.text.when(is_top, add)
+
+            self._blocks(run, add_up)
+
+    def _blocks(self, run: Run, body: Callable[[Block, str, str], None]) -> None:
+        """Run a body for blocks of columns, and of the inner axis.
+
+        It is told the first column as well, and whether these are the first rows.
+        """
+        text, kernel, (piece, row, rows, *_) = self.text, self.kernel, run
+        left_base, right_base, out_base = (
+            self.emitter.base(view.buffer)
+            for view in (kernel.left, kernel.right, kernel.out)
+        )
+        left = text.add(piece.left, text.times(row, self.rows.left))
+        out = text.add(piece.out, text.times(row, self.rows.out))
+        is_top = text.let(f"icmp eq i64 {row}, 0")
+
+        def column_block(start: str) -> None:
+            column = text.add(run.column, start)
+            rest = text.minus(run.columns, start)
+            columns = text.smaller(rest, str(self.grid.columns))
+            right = text.add(piece.right, text.times(column, self.columns.right))
+            target = text.address(out_base, self.element, text.add(out, column))
+
+            def inner_block(inner: str) -> None:
+                rest = text.minus(str(self.inner.size), inner)
+                a = text.add(left, text.times(inner, self.inner.left))
+                b = text.add(right, text.times(inner, self.inner.right))
+                block = Block(
+                    text.address(left_base, self.element, a),
+                    text.address(right_base, self.element, b),
+                    target,
+                    rows,
+                    columns,
+                    text.smaller(rest, str(self.grid.inner)),
+                    text.let(f"icmp eq i64 {inner}, 0"),
+                )
+                body(block, column, is_top)
+
+            text.each(0, self.inner.size, self.grid.inner, inner_block)
+
+        text.each(0, run.columns, self.grid.columns, column_block)
+
+    def _multiply(self, block: Block, column: str, is_top: str) -> None:
+        """Pack some columns; then of each few rows pack them and multiply."""
+        text, high = self.text, CPU.packed_rows
+        panels = self._panels(block)
+        self._pack_columns(block, panels)
+        if self.kernel.sums:
+            add = partial(
+                self._add_up, block, column, panels.columns, self.wide, panels.length
+            )
+            text.when(is_top, add)
+
+        def tiles(row: str) -> None:
+            count = text.smaller(text.minus(block.rows, row), str(high))
+            at = text.times(row, self.rows.left)
+            source = text.address(block.left, self.element, at)
+            self._pack_rows(block, source, count, panels.rows)
+            at = text.times(row, self.rows.out)
+            out = text.address(block.out, self.element, at)
+            full = text.let(f"icmp eq i64 {count}, {high}")
+            text.when(
+                full,
+                lambda: self._across(block, panels, out, high),
+                lambda: self._rest(block, panels, out, count),
+            )
+
+        text.each(0, block.rows, high, tiles)
+
+    def _panels(self, block: Block) -> Panels:
+        assert self.kernel.packed is not None
+        scratch, depth = self.kernel.packed, self.kernel.packed.shape[-1]
+        rows = self.emitter.base(scratch)
+        start = self.text.times(str(depth), PANEL_ROWS)
+        columns = self.text.address(rows, self.element, start)
+        beyond = self.text.add(block.inner, WIDTH - 1)
+        length = str(self.text.rounded_down(beyond, WIDTH))
+        return Panels(rows, columns, length)
+
+    def _add_up(
+        self, block: Block, column: str, source: str, stride: int, length: str | None
+    ) -> None:
+        """Add up columns of the right matrix, packed in panels or as it lies.
+
+        The sums of a long inner axis begin anew with each block, to keep their digits.
+        """
+        text, sums = self.text, self.kernel.sums
+        assert sums is not None
+
+        def add(which: Lanes, start: str) -> None:
+            if length is None:
+                first = text.address(source, self.element, start)
+            else:
+                first = self._in_panel(source, start, length)
+            target = self.emitter.address(sums, text.add(column, start))
+            zero = self.maths.constant(0, self.dtype, WIDTH)
+            begun = Val(block.is_first, BOOL, 1)
+            stored = which.load(target)
+            stored = self.maths.select(begun, zero, stored)
+
+            def step(inner: str, carried: list[Val]) -> list[Val]:
+                at = text.address(first, self.element, text.times(inner, stride))
+                return [self.maths.add(carried[0], which.load(at))]
+
+            start_with = zero if self.is_long else stored
+            (total,) = text.carry(0, block.inner, 1, [start_with], step)
+            if self.is_long:
+                both = self.maths.add(stored, total)
+                total = self.maths.select(begun, total, both)
+            which.store(total, target)
+
+        self._each_vector(block.columns, add)
+
+    def _rest(self, block: Block, panels: Panels, out: str, count: str) -> None:
+        """Multiply the last rows: tiles of 8, 4, 2 and 1."""
+        text, size = self.text, 1
+        while 2 * size < CPU.packed_rows:
+            size *= 2
+        while size:
+            bit = text.let(f"and i64 {count}, {size}")
+            some = text.let(f"icmp ne i64 {bit}, 0")
+            first = text.let(f"and i64 {count}, {-2 * size}")
+
+            def tiles(size: int = size, first: str = first) -> None:
+                rows = text.address(panels.rows, self.element, first)
+                at = text.times(first, self.rows.out)
+                target = text.address(out, self.element, at)
+                self._across(block, panels._replace(rows=rows), target, size)
+
+            text.when(some, tiles)
+            size //= 2
+
+    def _across(self, block: Block, panels: Panels, out: str, rows: int) -> None:
+        """Multiply some rows by all columns of a block."""
+        text, vectors = self.text, tile_vectors(self.dtype)
+
+        def tile(column: str) -> None:
+            start = text.product(column, panels.length)
+            panel = text.address(panels.columns, self.element, start)
+            target = text.address(out, self.element, column)
+            count = text.minus(block.columns, column)
+            arguments = (
+                f"ptr {panels.rows}, ptr {panel}, ptr {target}, i64 {block.inner}, "
+                f"i64 {self.rows.out}, i64 {count}, i1 {block.is_first}"
+            )
+            if vectors == 1 or rows < CPU.packed_rows:
+                self._call(rows, vectors, arguments)
+                return
+            wide = text.let(f"icmp sgt i64 {count}, {WIDTH}")
+            text.when(
+                wide,
+                partial(self._call, rows, vectors, arguments),
+                partial(self._call, rows, 1, arguments),
+            )
+
+        text.each(0, block.columns, self.wide, tile)
+
+    def _call(self, rows: int, vectors: int, arguments: str) -> None:
+        tile = TileText(rows, vectors, self.wide, self.dtype)
+        self._tiles.setdefault(tile.name, tile)
+        self.text.do(f"call void @{tile.name}({arguments})")
+
+    # ---- packing ------------------------------------------------------------------
+
+    def store(self, value: Val, address: str) -> None:
+        """Store a vector in a panel."""
+        stored = f"{value.type} {value.name}, ptr {address}"
+        self.text.do(f"store {stored}, align {ALIGNMENT}")
+
+    def _pack_rows(self, block: Block, source: str, count: str, target: str) -> None:
+        """Pack some rows: a vector of them for each inner index."""
+        if self.rows.left == 1:
+            self._copy(block, source, self.inner.left, count, target, PANEL_ROWS)
+        else:
+            self._transpose(block, source, self.rows.left, count, target, PANEL_ROWS)
+
+    def _in_panel(self, panels: str, column: str, length: str) -> str:
+        """Return where the first element of a packed column is."""
+        panel, lane = self.text.divided(column, self.wide)
+        start = self.text.product(self.text.times(panel, self.wide), length)
+        return self.text.address(panels, self.element, self.text.add(start, lane))
+
+    def _each_vector(self, count: str, body: Callable[[Lanes, str], None]) -> None:
+        """Run a body for vectors side by side, the last one perhaps a part of one."""
+        text, whole = self.text, str(self.text.rounded_down(count, WIDTH))
+        text.each(0, whole, WIDTH, partial(body, Lanes(self.maths, self.dtype)))
+        left = text.minus(count, whole)
+        some = text.let(f"icmp sgt i64 {left}, 0")
+        rest = Lanes.before(self.maths, self.dtype, left)
+        text.when(some, lambda: body(rest, whole))
+
+    def _pack_columns(self, block: Block, panels: Panels) -> None:
+        """Pack some columns, panel by panel."""
+        text, stride = self.text, self.columns.right
+
+        def transpose(column: str) -> None:
+            at = text.address(block.right, self.element, text.times(column, stride))
+            count = text.minus(block.columns, column)
+            target = self._in_panel(panels.columns, column, panels.length)
+            self._transpose(block, at, stride, count, target, self.wide)
+
+        def copy_row(inner: str) -> None:
+            at = text.times(inner, self.inner.right)
+            row = text.address(block.right, self.element, at)
+            apart = text.times(inner, self.wide)
+
+            def copy(which: Lanes, column: str) -> None:
+                source = text.address(row, self.element, column)
+                ahead = text.times(str(self.inner.right), CPU.packed_ahead)
+                self.emitter.prefetch(text.address(source, self.element, ahead))
+                start = self._in_panel(panels.columns, column, panels.length)
+                target = text.address(start, self.element, apart)
+                self.store(which.load(source), target)
+
+            self._each_vector(block.columns, copy)
+
+        if stride == 1:
+            text.each(0, block.inner, 1, copy_row)
+        else:
+            text.each(0, block.columns, WIDTH, transpose)
+
+    def _copy(
+        self, block: Block, source: str, stride: int, count: str, to: str, apart: int
+    ) -> None:
+        """Copy a vector for each inner index."""
+        text = self.text
+
+        def copy(which: Lanes, inner: str) -> None:
+            at = text.address(source, self.element, text.times(inner, stride))
+            place = text.address(to, self.element, text.times(inner, apart))
+            self.store(which.load(at), place)
+
+        def copies(which: Lanes) -> None:
+            text.each(0, block.inner, 1, partial(copy, which))
+
+        full = text.let(f"icmp sge i64 {count}, {WIDTH}")
+        whole = Lanes(self.maths, self.dtype)
+        text.when(
+            full,
+            lambda: copies(whole),
+            lambda: copies(Lanes.before(self.maths, self.dtype, count)),
+        )
+
+    def _transpose(
+        self, block: Block, source: str, stride: int, count: str, to: str, apart: int
+    ) -> None:
+        """Copy vectors along the inner axis, as many at a time as they are long."""
+        text = self.text
+        # Lines beyond the last are copies of it: what is made of them is not stored.
+        last = text.add(count, -1)
+        lines = []
+        for lane in range(WIDTH):
+            index = text.smaller(str(lane), last) if lane else "0"
+            lines.append(text.address(source, self.element, text.times(index, stride)))
+
+        def square(which: Lanes, inner: str) -> None:
+            ats = [text.address(line, self.element, inner) for line in lines]
+            vectors = [which.load(at) for at in ats]
+            for lane, vector in enumerate(self.maths.transposed(vectors)):
+                index = text.times(text.add(inner, lane), apart)
+                self.store(vector, text.address(to, self.element, index))
+
+        self._each_vector(block.inner, square)
+
+
+class Lanes:
+    """Loads and stores of whole vectors, or of those lanes that are before an end."""
+
+    def __init__(self, maths: Maths, dtype: np.dtype, mask: str = "") -> None:
+        self.text, self.dtype, self.mask = maths.text, dtype, mask
+        self.kind = lanes(llvm_type(dtype), WIDTH)
+        self.suffix = f"v{WIDTH}f{8 * dtype.itemsize}.p0"
+        self.align = dtype.itemsize
+
+    @classmethod
+    def before(cls, maths: Maths, dtype: np.dtype, count: str) -> Lanes:
+        """Return those lanes whose number is less than a count."""
+        limit = maths.splat(Val(count, I64, 1), WIDTH).name
+        numbers = ", ".join(f"i64 {lane}" for lane in range(WIDTH))
+        mask = maths.text.let(f"icmp slt <{WIDTH} x i64> <{numbers}>, {limit}")
+        return cls(maths, dtype, mask)
+
+    def load(self, address: str) -> Val:
+        """Load a vector; lanes that are left out are zero."""
+        if not self.mask:
+            source = f"load {self.kind}, ptr {address}, align {self.align}"
+            return Val(self.text.let(source), self.dtype, WIDTH)
+        flags, name = f"<{WIDTH} x i1>", f"@llvm.masked.load.{self.suffix}"
+        self.text.declare(f"declare {self.kind} {name}(ptr, i32, {flags}, {self.kind})")
+        passed = f"ptr {address}, i32 {self.align}, {flags} {self.mask}"
+        passed = f"{passed}, {self.kind} zeroinitializer"
+        value = self.text.let(f"call {self.kind} {name}({passed})")
+        return Val(value, self.dtype, WIDTH)
+
+    def store(self, value: Val, address: str) -> None:
+        """Store a vector."""
+        stored = f"{self.kind} {value.name}, ptr {address}"
+        if not self.mask:
+            self.text.do(f"store {stored}, align {self.align}")
+            return
+        flags, name = f"<{WIDTH} x i1>", f"@llvm.masked.store.{self.suffix}"
+        self.text.declare(f"declare void {name}({self.kind}, ptr, i32, {flags})")
+        passed = f"{stored}, i32 {self.align}, {flags} {self.mask}"
+        self.text.do(f"call void {name}({passed})")
+
+
+class TileText:
+    """The function that multiplies a packed panel of rows by one of columns."""
+
+    PARAMETERS = (
+        "ptr noalias %a, ptr noalias %b, ptr noalias %c, i64 %inner, i64 %stride, "
+        "i64 %columns, i1 %first"
+    )
+
+    def __init__(self, rows: int, vectors: int, wide: int, dtype: np.dtype) -> None:
+        self.name = f"tile{rows}x{vectors}"
+        self.text = Text(self.name, self.PARAMETERS)
+        self.maths = Maths(self.text)
+        self.rows, self.vectors, self.wide, self.dtype = rows, vectors, wide, dtype
+        self.element = llvm_type(dtype)
+
+    def emit(self) -> str:
+        """Return the function's text."""
+        text = self.text
+        zero = self.maths.constant(0, self.dtype, WIDTH)
+        full = text.let(f"icmp sge i64 %columns, {self.vectors * WIDTH}")
+        stored = text.let("xor i1 %first, true")
+        sums = [zero] * (self.rows * self.vectors)
+        for is_full in (True, False):
+            sums = self._begun(sums, full, stored, is_full)
+        self._prefetch_next()
+        sums = text.carry(0, "%inner", 1, sums, self._step)
+        text.when(
+            full, lambda: self._store(sums, True), lambda: self._store(sums, False)
+        )
+        return text.finish().replace("define void", "define internal void", 1)
+
+    def _lanes(self, is_full: bool) -> list[Lanes]:
+        if is_full:
+            return [Lanes(self.maths, self.dtype)] * self.vectors
+        counts = [self.text.add("%columns", -v * WIDTH) for v in range(self.vectors)]
+        return [Lanes.before(self.maths, self.dtype, count) for count in counts]
+
+    def _addresses(self) -> Iterator[tuple[int, str]]:
+        text, row = self.text, "%c"
+        for number in range(self.rows):
+            if number:
+                row = text.address(row, self.element, "%stride")
+            for vector in range(self.vectors):
+                yield vector, text.address(row, self.element, vector * WIDTH)
+
+    def _begun(
+        self, sums: list[Val], full: str, stored: str, is_full: bool
+    ) -> list[Val]:
+        """Return the sums of the blocks before, as they are stored."""
+        text = self.text
+        if not is_full:
+            full = text.let(f"xor i1 {full}, true")
+        some = text.let(f"and i1 {stored}, {full}")
+        once = text.let(f"zext i1 {some} to i64")
+
+        def load(_: str, carried: list[Val]) -> list[Val]:
+            which = self._lanes(is_full)
+            return [which[vector].load(at) for vector, at in self._addresses()]
+
+        return text.carry("0", once, 1, sums, load)
+
+    def _prefetch_next(self) -> None:
+        """Have the sums of the next tile brought near while this one is computed."""
+        name = "@llvm.prefetch.p0"
+        self.text.declare(f"declare void {name}(ptr, i32, i32, i32)")
+        for _, at in self._addresses():
+            ahead = self.text.address(at, self.element, self.wide)
+            self.text.do(f"call void {name}(ptr {ahead}, i32 0, i32 3, i32 1)")
+
+    def _store(self, sums: list[Val], is_full: bool) -> None:
+        which = self._lanes(is_full)
+        for total, (vector, at) in zip(sums, self._addresses(), strict=True):
+            which[vector].store(total, at)
+
+    def _step(self, index: str, sums: list[Val]) -> list[Val]:
+        """Add the products of one element a row and the vectors of columns."""
+        text, size = self.text, self.dtype.itemsize
+        a = text.address("%a", self.element, text.times(index, PANEL_ROWS))
+        b = text.address("%b", self.element, text.times(index, self.wide))
+        kind, right = lanes(self.element, WIDTH), []
+        for vector in range(self.vectors):
+            at = text.address(b, self.element, vector * WIDTH)
+            name = text.let(f"load {kind}, ptr {at}, align {ALIGNMENT}")
+            right.append(Val(name, self.dtype, WIDTH))
+        results = []
+        for row in range(self.rows):
+            at = text.address(a, self.element, row)
+            name = text.let(f"load {self.element}, ptr {at}, align {size}")
+            copies = self.maths.splat(Val(name, self.dtype, 1), WIDTH)
+            for vector in range(self.vectors):
+                old = sums[row * self.vectors + vector]
+                results.append(self.maths.fma(copies, right[vector], old))
+        return results

@@ -1,0 +1,326 @@
+"""Small contractions by one text: all of their sizes and strides are parameters.
+
+A tile of 8 rows (then of 4, 2 and 1) times two vectors of columns (then one, then one
+of which some lanes are masked out) is held in registers. That is enough to keep a
+processor busy with what lies in its caches; larger contractions have tiles made for
+their shape (`gemm`). Every sum is one chain of products in the order of the inner
+indices, whatever the tiles are, and so has the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import NamedTuple
+
+import numpy as np
+
+from ganglion.compiler.cpu.emitter import Emitted, Emitter
+from ganglion.compiler.cpu.gemm import goes_by_panels, outer_pieces
+from ganglion.compiler.cpu.text import WIDTH, Parameter, Val, llvm_type
+from ganglion.compiler.cpu.tuning import CPU
+from ganglion.compiler.plan.kernels import Axis, Buffer, Contract
+
+TILE_ROWS = (8, 4, 2, 1)
+
+
+class ProductKind(NamedTuple):
+    """What the text of a small contraction depends on."""
+
+    dtype: np.dtype
+    outer: int  # axes of the batch, and of rows but the last
+    inner: int  # axes
+    sums: bool  # whether the columns of the right operand are added up, too
+
+    @property
+    def vectors(self) -> int:
+        """Vectors of columns in a tile: of doubles, one takes the registers of two."""
+        return 2 if self.dtype.itemsize <= 4 else 1
+
+
+class Sizes(NamedTuple):
+    """All that a small contraction is told: numbers, or in its text parameters.
+
+    A piece is at most `height` rows times `width` columns at one index of the outer
+    axes, which fall into `down` times `across` pieces.
+    """
+
+    pieces: int
+    down: int
+    across: int
+    height: int
+    width: int
+    columns: int
+    offsets: tuple[int, ...]  # in left, right and out
+    row: tuple[int, ...]  # size, strides in left and out
+    outer: tuple[tuple[int, ...], ...]  # of each axis: size, strides in all three
+    inner: tuple[tuple[int, ...], ...]  # of each axis: size, strides in left and right
+
+    @staticmethod
+    def of(kernel: Contract) -> Sizes:
+        """Return the sizes of a contraction."""
+        rows, (columns,) = kernel.rows[-1], kernel.columns
+        height, width = _piece_of(kernel)
+        down, across = -(-rows.size // height), -(-columns.size // width)
+        return Sizes(
+            outer_pieces(kernel) * down * across,
+            *(down, across, height, width, columns.size),
+            (kernel.left.offset, kernel.right.offset, kernel.out.offset),
+            (rows.size, rows.left, rows.out),
+            tuple((a.size, a.left, a.right, a.out) for a in outer_axes(kernel)),
+            tuple((a.size, a.left, a.right) for a in kernel.inner),
+        )
+
+    @staticmethod
+    def told(kind: ProductKind) -> Sizes:
+        """Return sizes that are parameters, in the order of `values`."""
+        numbers = map(Parameter, count())
+
+        def some(size: int) -> tuple[int, ...]:
+            return tuple(next(numbers) for _ in range(size))
+
+        pieces, down, across, height, width, columns = some(6)
+        return Sizes(
+            *(pieces, down, across, height, width, columns),
+            offsets=some(3),
+            row=some(3),
+            outer=tuple(some(4) for _ in range(kind.outer)),
+            inner=tuple(some(3) for _ in range(kind.inner)),
+        )
+
+    def values(self) -> tuple[int, ...]:
+        """Return all numbers, one after the other."""
+        nested = (*self.outer, *self.inner)
+        axes = [number for axis in nested for number in axis]
+        return (*self[:6], *self.offsets, *self.row, *axes)
+
+
+def outer_axes(kernel: Contract) -> tuple[Axis, ...]:
+    """Return the axes at each of whose indices there is a product of matrices.
+
+    One without any has an axis of a single index: its text is that of all others.
+    """
+    return (*kernel.batch, *kernel.rows[:-1]) or (Axis(1),)
+
+
+def _piece_of(kernel: Contract) -> tuple[int, int]:
+    """Return the rows and columns of a piece: all, where pieces are enough."""
+    rows, columns = kernel.rows[-1].size, kernel.columns[0].size
+    if outer_pieces(kernel) >= CPU.enough_pieces:
+        return rows, columns
+    return (rows, 2 * WIDTH) if goes_by_panels(kernel) else (TILE_ROWS[0], columns)
+
+
+def is_small(kernel: Contract) -> bool:
+    """Return whether a contraction is small, and reads plain matrices."""
+    if kernel.bits or kernel.nonzeros or kernel.packed or kernel.prefetched:
+        return False
+    if len(kernel.columns) != 1 or not kernel.rows or not kernel.inner:
+        return False
+    # Sums of columns over a long inner axis begin anew with each block of it.
+    blocks = kernel.sums and kernel.inner[0].size >= CPU.blocked_inner
+    count = math.prod(axis.size for axis in kernel.axes)
+    return count <= CPU.small_product and not blocks
+
+
+def kind_of(kernel: Contract) -> tuple[ProductKind, tuple[Buffer, ...]]:
+    """Return the kind of a small contraction, and its buffers."""
+    kind = ProductKind(
+        kernel.out.buffer.dtype,
+        len(outer_axes(kernel)),
+        len(kernel.inner),
+        kernel.sums is not None,
+    )
+    sums = (kernel.sums,) if kernel.sums else ()
+    return kind, (kernel.left.buffer, kernel.right.buffer, kernel.out.buffer, *sums)
+
+
+class Matrices(NamedTuple):
+    """The addresses at which the three matrices of a piece begin, and its columns."""
+
+    left: str
+    right: str
+    out: str
+    first: str
+    columns: str
+
+
+class ProductText:
+    """The text of a kind of small contractions."""
+
+    def __init__(self, kind: ProductKind) -> None:
+        self.kind, self.sizes = kind, Sizes.told(kind)
+        self.emitter = Emitter(len(self.sizes.values()))
+        self.text, self.maths = self.emitter.text, self.emitter.maths
+        self.element = llvm_type(kind.dtype)
+        names = ("left", "right", "out", "sums")[: 4 if kind.sums else 3]
+        self.buffers = [Buffer(name, (), kind.dtype, "arena") for name in names]
+
+    def emit(self) -> Emitted:
+        """Emit pieces: some rows times some columns, at an index of the outer axes."""
+        for buffer in self.buffers:
+            self.emitter.base(buffer)
+        self.text.each("%lo", "%hi", 1, self._piece)
+        return self.emitter.emitted(self.sizes.pieces)
+
+    def _piece(self, number: str) -> None:
+        text, sizes = self.text, self.sizes
+        number, across = text.divided(number, sizes.across)
+        number, down = text.divided(number, sizes.down)
+        offsets = self._offsets(number)
+        first, rows = self._part(down, sizes.height, sizes.row[0])
+        column, columns = self._part(across, sizes.width, sizes.columns)
+        left, right, out = (
+            self.emitter.address(buffer, offset)
+            for buffer, offset in zip(self.buffers[:3], offsets, strict=True)
+        )
+        matrices = Matrices(left, right, out, column, columns)
+        self._each_tile(
+            first, rows, TILE_ROWS, lambda row, size: self._rows(matrices, row, size)
+        )
+        if self.kind.sums:
+            is_first = text.let(f"icmp eq i64 {down}, 0")
+            text.when(is_first, lambda: self._column_sums(matrices))
+
+    def _offsets(self, number: str) -> list[str]:
+        """Return where a piece begins in left, right and out."""
+        text, offsets = self.text, [str(offset) for offset in self.sizes.offsets]
+        for position, (size, *strides) in enumerate(reversed(self.sizes.outer)):
+            index = number
+            if position < len(self.sizes.outer) - 1:
+                number, index = text.divided(number, size)
+            offsets = [
+                text.add(offset, text.times(index, stride))
+                for offset, stride in zip(offsets, strides, strict=True)
+            ]
+        return offsets
+
+    def _part(self, index: str, each: int, size: int) -> tuple[str, str]:
+        """Return the first row, or column, of a piece, and how many it has."""
+        text = self.text
+        first = text.times(index, each)
+        left = text.let(f"sub nsw i64 {size}, {first}")
+        inside = text.let(f"icmp slt i64 {left}, {each}")
+        return first, text.let(f"select i1 {inside}, i64 {left}, i64 {each}")
+
+    def _each_tile(
+        self,
+        first: str,
+        size: str,
+        steps: tuple[int, ...],
+        body: Callable[[str, int], None],
+    ) -> None:
+        """Run a body for tiles of the largest size, then once at most for each other.
+
+        Sizes are powers of two, each half of the one before.
+        """
+        text, most = self.text, steps[0]
+        end = text.add(first, text.rounded_down(size, most))
+        text.each(first, end, most, lambda index: body(index, most))
+        for step in steps[1:]:
+            some = text.let(f"and i64 {size}, {step}")
+            some = text.let(f"icmp ne i64 {some}, 0")
+            start = text.add(first, text.rounded_down(size, 2 * step))
+            text.when(some, partial(body, start, step))
+
+    def _across(self, matrices: Matrices, body: Callable[[str, int], None]) -> None:
+        """Run a body for vectors of columns: several, one, then the lanes left over."""
+        text, columns = self.text, matrices.columns
+        widths = tuple(n * WIDTH for n in range(self.kind.vectors, 0, -1))
+
+        def vectors(column: str, width: int) -> None:
+            body(column, width // WIDTH)
+
+        self._each_tile(matrices.first, columns, widths, vectors)
+        rest = text.let(f"and i64 {columns}, {WIDTH - 1}")
+        start = text.add(matrices.first, text.rounded_down(columns, WIDTH))
+        some = text.let(f"icmp ne i64 {rest}, 0")
+        last = partial(body, start, 1)
+        text.when(some, lambda: self.emitter.in_tail(rest, last))
+
+    # ---- a tile --------------------------------------------------------------------
+
+    def _rows(self, matrices: Matrices, row: str, height: int) -> None:
+        """Multiply some rows by all columns of a piece."""
+        _, left, out = self.sizes.row
+        lefts = self._lines(matrices.left, row, left, height)
+        outs = self._lines(matrices.out, row, out, height)
+
+        def tile(column: str, vectors: int) -> None:
+            right = self.text.address(matrices.right, self.element, column)
+            totals = self._inner(right, self._zeros(height * vectors), lefts, vectors)
+            for number, total in enumerate(totals):
+                line, vector = outs[number // vectors], number % vectors
+                self._store(total, line, column, vector)
+
+        self._across(matrices, tile)
+
+    def _column_sums(self, matrices: Matrices) -> None:
+        """Add up the columns of the right operand."""
+        sums = self.emitter.base(self.buffers[3])
+
+        def tile(column: str, vectors: int) -> None:
+            right = self.text.address(matrices.right, self.element, column)
+            totals = self._inner(right, self._zeros(vectors), [], vectors)
+            for vector, total in enumerate(totals):
+                self._store(total, sums, column, vector)
+
+        self._across(matrices, tile)
+
+    def _lines(self, base: str, row: str, stride: int, height: int) -> list[str]:
+        """Return where some rows of a matrix begin."""
+        text = self.text
+        lines = [text.address(base, self.element, text.times(row, stride))]
+        while len(lines) < height:
+            lines.append(text.address(lines[-1], self.element, str(stride)))
+        return lines
+
+    def _zeros(self, size: int) -> list[Val]:
+        return [self.maths.constant(0, self.kind.dtype, WIDTH)] * size
+
+    def _store(self, total: Val, line: str, column: str, vector: int) -> None:
+        at = self.text.address(line, self.element, column)
+        at = self.text.address(at, self.element, vector * WIDTH)
+        self.emitter.store(total, at)
+
+    def _inner(
+        self, right: str, zeros: list[Val], lefts: list[str], vectors: int
+    ) -> list[Val]:
+        """Add up over the inner axes; without rows, the right operand's columns."""
+        text, element = self.text, self.element
+
+        def axis(depth: int, left: str, right: str, totals: list[Val]) -> list[Val]:
+            if depth == len(self.sizes.inner):
+                lines = [text.address(line, element, left) for line in lefts]
+                return self._step(lines, right, totals, vectors)
+            size, across, down = self.sizes.inner[depth]
+
+            def step(index: str, carried: list[Val]) -> list[Val]:
+                a = text.add(left, text.times(index, across))
+                b = text.address(right, element, text.times(index, down))
+                return axis(depth + 1, a, b, carried)
+
+            return text.carry(0, size, 1, totals, step)
+
+        return axis(0, "0", right, zeros)
+
+    def _step(
+        self, lines: list[str], right: str, totals: list[Val], vectors: int
+    ) -> list[Val]:
+        """Add the products of one element a row and the vectors of columns."""
+        dtype, load = self.kind.dtype, self.emitter.load
+        loaded = [
+            load(self.text.address(right, self.element, v * WIDTH), dtype, WIDTH)
+            for v in range(vectors)
+        ]
+        if not lines:
+            return list(map(self.maths.add, totals, loaded))
+        sums = []
+        for row, line in enumerate(lines):
+            factor = self.maths.splat(load(line, dtype, 1), WIDTH)
+            for v, vector in enumerate(loaded):
+                old = totals[row * vectors + v]
+                sums.append(self.maths.fma(factor, vector, old))
+        return sums

@@ -1,0 +1,311 @@
+"""Kernels apart from their sizes: one text, and one machine code, for many shapes.
+
+The key of a kernel is all that its text depends on; sizes, strides and some numbers are
+parameters in it, whose values are told when the kernel runs. A template is made of the
+key alone: so equal keys have equal texts, whatever the sizes are.
+
+Kernels without a template have their sizes in their text, and in their key.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ganglion.compiler import cache
+from ganglion.compiler.cpu.elementwise import Facts, fails_at_zero, suits_lanes
+from ganglion.compiler.cpu.packed_gemm import (
+    PackedKind,
+    packed_buffers,
+    packed_kind,
+    packed_values,
+)
+from ganglion.compiler.cpu.small_gemm import ProductKind, Sizes, is_small, kind_of
+from ganglion.compiler.cpu.text import Parameter
+from ganglion.compiler.cpu.tuning import CPU
+from ganglion.compiler.ir.graph import is_short
+from ganglion.compiler.plan.kernels import (
+    Apply,
+    Buffer,
+    Contract,
+    Expr,
+    Index,
+    Indirect,
+    Kernel,
+    Literal,
+    Load,
+    Loop,
+    Shape,
+    Shuffled,
+    Uniform,
+    View,
+)
+
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class LoopTemplate:
+    """A loop whose sizes are parameters, so many of them."""
+
+    kernel: Loop
+    facts: Facts
+    parameters: int
+    buffers: Sequence[Buffer]  # in the order of the kernels that it stands for
+
+
+@dataclass(frozen=True)
+class Form:
+    """A kernel as its key, and what belongs to it alone."""
+
+    key: Key | None  # None: it cannot be written down
+    buffers: Sequence[Buffer]  # in the order in which the key names them
+    values: tuple[int, ...]  # of the parameters
+    kernel: Kernel
+
+    def template(self) -> Kernel | LoopTemplate | ProductKind | PackedKind:
+        """Return what is to be emitted: a function of the key."""
+        if self.key is None or self.key[0] == "constant":
+            return self.kernel
+        if self.key[0] in ("product", "packed"):
+            return self.key[1]
+        return _Reader(self.key).template
+
+    def value(self, number: int) -> int:
+        """Return a number, which may be a parameter."""
+        return self.values[number.number] if isinstance(number, Parameter) else number
+
+
+def form_of(kernel: Kernel) -> Form:
+    """Return the form of a kernel."""
+    if isinstance(kernel, Loop) and _is_general(kernel):
+        writer = _Writer(kernel)
+        return Form(writer.key, writer.buffers, tuple(writer.values), kernel)
+    if isinstance(kernel, Contract) and is_small(kernel):
+        kind, operands = kind_of(kernel)
+        return Form(("product", kind), operands, Sizes.of(kernel).values(), kernel)
+    if isinstance(kernel, Contract) and kernel.packed and not kernel.nonzeros:
+        word: Key = ("packed", packed_kind(kernel))
+        return Form(word, packed_buffers(kernel), packed_values(kernel), kernel)
+    digest, buffers = cache.digest_of(kernel)
+    key = ("constant", digest) if digest is not None else None
+    return Form(key, buffers, (), kernel)
+
+
+def _is_general(kernel: Loop) -> bool:
+    """Return whether a loop needs no text of its own, or is too small to repay it.
+
+    What is left of a long axis behind its whole vectors does not matter.
+    """
+    across = kernel.reduced and suits_lanes(kernel)
+    vectors = (kernel.outer if across else kernel.shape)[-1:]
+    suits = len(kernel.shape) < 2 or min(vectors) >= CPU.long_axis
+    small = suits or kernel.cost < CPU.small_loop
+    return small and not any(map(fails_at_zero, kernel.every_expr))
+
+
+# ---- a loop as a key -----------------------------------------------------------------
+
+_ARITHMETIC = {"add", "subtract", "multiply", "divide"}
+_LARGEST_POWER = 99  # of two, whose inverse is exact: divisors become factors
+
+
+class _Writer:
+    """Writes a loop down, and collects what stands for its buffers and parameters."""
+
+    def __init__(self, kernel: Loop) -> None:
+        self.buffers: list[Buffer] = []
+        self.values: list[int] = []
+        self._numbers: dict[Buffer, int] = {}
+        self._strides: dict[tuple[int, int], Parameter] = {}
+        self._views: dict[View, Key] = {}
+        facts = Facts.of(kernel)
+        self._prefetched = facts.prefetched
+        shape = self._sizes(kernel)
+        words = self._expressions(kernel)
+        targets = tuple(self._view(view) for _, view in kernel.outputs)
+        types = tuple(buffer.dtype for buffer in self.buffers)
+        how = (kernel.reduced, kernel.how, kernel.adds)
+        count = len(self.values)
+        self.key = ("loop", shape, words, targets, types, how, facts[:3], count)
+
+    def _parameter(self, value: int) -> Parameter:
+        self.values.append(value)
+        return Parameter(len(self.values) - 1)
+
+    def _sizes(self, kernel: Loop) -> Shape:
+        """Return the shape; short axes stay as they are, unless threads share them."""
+        shared = len(kernel.outer) > 1 or not kernel.reduced
+        least = (2 if shared else CPU.least_parameter, CPU.least_parameter)
+        return tuple(
+            [
+                size if size < least[axis > 0] else self._parameter(size)
+                for axis, size in enumerate(kernel.shape)
+            ]
+        )
+
+    def _number(self, number: int) -> int:
+        return number if number in (0, 1) else self._parameter(number)
+
+    def _steps(self, strides: Shape) -> Shape:
+        """Return strides, of which equal ones of an axis are one parameter."""
+        return tuple(
+            [
+                stride if stride in (0, 1) else self._stride(axis, stride)
+                for axis, stride in enumerate(strides)
+            ]
+        )
+
+    def _stride(self, axis: int, stride: int) -> Parameter:
+        known = self._strides.get((axis, stride))
+        if known is None:
+            known = self._strides[axis, stride] = self._parameter(stride)
+        return known
+
+    def _buffer(self, buffer: Buffer) -> int:
+        number = self._numbers.get(buffer)
+        if number is None:
+            number = self._numbers[buffer] = len(self.buffers)
+            self.buffers.append(buffer)
+        return number
+
+    def _view(self, view: View) -> Key:
+        words = self._views.get(view)
+        if words is None:
+            number = self._buffer(view.buffer)
+            steps, offset = self._steps(view.strides), self._number(view.offset)
+            ahead = self._number(self._prefetched.get(view, 0))
+            words = self._views[view] = (number, steps, offset, ahead)
+        return words
+
+    def _expressions(self, kernel: Loop) -> Key:
+        """Write expressions down, each with the numbers of those below."""
+        places: dict[int, Any] = {}
+        words: list[Key] = []
+        for expr in kernel.every_expr:
+            if isinstance(expr, Literal):  # written down where it is used
+                places[id(expr)] = ("literal", expr.dtype, _text(expr))
+                continue
+            if isinstance(expr, Apply):
+                words.append(self._apply(expr, places))
+            else:
+                words.append(self._leaf(expr, places))
+            places[id(expr)] = len(words) - 1
+        return (tuple(words), tuple([places[id(expr)] for expr in kernel.exprs]))
+
+    def _apply(self, expr: Apply, places: dict[int, Any]) -> Key:
+        op, args = expr.op, [places[id(arg)] for arg in expr.args]
+        if op in _ARITHMETIC:
+            for position, arg in enumerate(expr.args):
+                if isinstance(arg, Literal) and _may_vary(arg, op):
+                    value = arg.value
+                    if op == "divide" and position == 1 and _is_power_of_two(value):
+                        op, value = "multiply", 1 / value  # to the same bits
+                    word = self._parameter(_word(value, arg.dtype))
+                    args[position] = ("told", arg.dtype, word)
+        return ("apply", expr.dtype, op, tuple(args))
+
+    def _leaf(self, expr: Expr, places: dict[int, Any]) -> Key:
+        if isinstance(expr, Load):
+            return ("load", expr.dtype, self._view(expr.view))
+        if isinstance(expr, Literal):
+            return ("literal", expr.dtype, repr(expr.value), type(expr.value))
+        if isinstance(expr, Index):
+            steps, offset = self._steps(expr.strides), self._number(expr.offset)
+            return ("index", expr.dtype, steps, offset)
+        if isinstance(expr, Indirect):
+            table, row = self._buffer(expr.table), places[id(expr.row)]
+            sizes = self._number(expr.rows), self._number(expr.row_size)
+            steps, offset = self._steps(expr.within), self._number(expr.offset)
+            return ("indirect", expr.dtype, table, row, *sizes, steps, offset)
+        if isinstance(expr, Uniform):
+            state, element = self._buffer(expr.state), places[id(expr.element)]
+            return ("uniform", expr.dtype, state, element)
+        assert isinstance(expr, Shuffled)
+        state, position = self._buffer(expr.state), places[id(expr.position)]
+        return ("shuffled", expr.dtype, state, position, self._number(expr.rows))
+
+
+def _may_vary(literal: Literal, op: str) -> bool:
+    """Return whether nothing but the value depends on a literal."""
+    value, kind = literal.value, literal.dtype.kind
+    if value in (-1, 0, 1) or is_short(literal.dtype):
+        return False
+    return math.isfinite(value) if kind == "f" else kind in "iu" and op != "divide"
+
+
+def _is_power_of_two(value: float) -> bool:
+    mantissa, exponent = math.frexp(value)
+    return abs(mantissa) == 0.5 and abs(exponent) < _LARGEST_POWER
+
+
+def _word(value: float, dtype: np.dtype) -> int:
+    """Return a number as a word that begins with its bytes."""
+    raw = np.array(value, dtype).tobytes().ljust(8, b"\0")
+    return int.from_bytes(raw, "little", signed=True)
+
+
+def _text(literal: Literal) -> str:
+    """Return a number as text: 0 and -0, which are equal, are not the same."""
+    kind = {"b": bool, "i": int, "u": int}.get(literal.dtype.kind, float)
+    return repr(kind(literal.value))
+
+
+# ---- a key as a loop -----------------------------------------------------------------
+
+
+class _Reader:
+    """Makes a loop of a key: its buffers have a type, and no size."""
+
+    def __init__(self, key: Key) -> None:
+        _, shape, (words, roots), targets, types, how, facts, count = key
+        transposes, is_narrow, fits_vector = facts
+        self._buffers = [Buffer(f"b{n}", (), t, "arena") for n, t in enumerate(types)]
+        self._prefetched: dict[View, int] = {}
+        self._exprs: list[Expr] = []
+        for word in words:
+            self._exprs.append(self._expression(*word))
+        exprs = map(self._operand, roots)
+        outputs = tuple(zip(exprs, map(self._view, targets), strict=True))
+        self.template = LoopTemplate(
+            Loop("loop", shape, outputs, *how),
+            Facts(transposes, is_narrow, fits_vector, self._prefetched),
+            count,
+            self._buffers,
+        )
+
+    def _view(self, words: Key) -> View:
+        number, steps, offset, ahead = words
+        view = View(self._buffers[number], steps, offset)
+        if ahead != 0:
+            self._prefetched[view] = ahead
+        return view
+
+    def _operand(self, word: Any) -> Expr:
+        if isinstance(word, int):
+            return self._exprs[word]
+        kind, dtype, value = word
+        return Literal(dtype, value if kind == "told" else _constant(value, dtype))
+
+    def _expression(self, kind: str, dtype: np.dtype, *words: Any) -> Expr:
+        if kind == "apply":
+            op, args = words
+            return Apply(dtype, op, tuple(map(self._operand, args)))
+        if kind == "load":
+            return Load(dtype, self._view(*words))
+        if kind == "index":
+            return Index(dtype, *words)
+        buffer, below, *rest = words
+        kinds: dict[str, Callable[..., Expr]]
+        kinds = {"indirect": Indirect, "uniform": Uniform, "shuffled": Shuffled}
+        return kinds[kind](dtype, self._buffers[buffer], self._operand(below), *rest)
+
+
+def _constant(text: str, dtype: np.dtype) -> float:
+    if dtype.kind == "b":
+        return text == "True"
+    return int(text) if dtype.kind in "iu" else float(text)

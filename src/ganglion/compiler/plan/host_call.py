@@ -1,0 +1,63 @@
+"""A kernel that runs in Python: a host call of the graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ganglion.compiler.ir.graph import RECORD, Node
+from ganglion.compiler.ir.host import HostFunction, result_types
+from ganglion.compiler.plan.expressions import Buffer, Memory
+from ganglion.compiler.plan.kernels import CALL, Kernel
+from ganglion.compiler.plan.lowering import Lowering
+
+
+@dataclass(frozen=True, eq=False)
+class HostCall(Kernel):
+    """Call a function of NumPy on whole arrays; one thread does it."""
+
+    callback: Buffer  # of kind "host": stands for the function
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+
+    @property
+    def parallel(self) -> int:
+        return 1
+
+    @property
+    def cost(self) -> float:
+        return CALL  # nobody knows; threads have nothing to share
+
+    def reads(self) -> list[Buffer]:
+        return [self.callback, *self.inputs]
+
+    def writes(self) -> list[Buffer]:
+        return list(self.outputs)
+
+    def run(self, memory: Memory) -> None:
+        assert self.callback.function is not None
+        results = self.callback.function(*map(memory.array, self.inputs))
+        for buffer, array in zip(self.outputs, results, strict=True):
+            memory.array(buffer)[...] = array
+
+    def describe(self) -> str:
+        outputs = ", ".join(map(repr, self.outputs))
+        inputs = ", ".join(map(repr, self.inputs))
+        return f"host call {self.name}: {outputs} from {inputs}"
+
+
+def lower_host_call(low: Lowering, node: Node) -> None:
+    """Store the inputs of a host call, and give each of its results a buffer."""
+    inputs = tuple(low.store(value) for value in node.inputs)
+    if node.dtype == RECORD:
+        outputs = tuple(low.new(*typed) for typed in result_types(node))
+        for item in low.graph.nodes:
+            if item.op.kind == "item" and item.inputs[0] is node:
+                low.buffers[item] = outputs[item.attrs["number"]]
+    else:
+        outputs = (low.allocate(node),)
+    low.count += 1
+    name, function = f"{node.op.name}{low.count}", HostFunction.of(node)
+    callback = Buffer(name, (), np.dtype("int64"), "host", function=function)
+    low.emit(HostCall(node.op.name, callback, inputs, outputs))

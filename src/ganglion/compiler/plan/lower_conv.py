@@ -1,0 +1,401 @@
+"""Lowering of convolutions, of their gradients, and of those to a kernel."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ganglion.compiler.ir.graph import Node, Value
+from ganglion.compiler.plan import lower_winograd
+from ganglion.compiler.plan.kernels import (
+    Apply,
+    Axis,
+    Buffer,
+    Contract,
+    Literal,
+    Load,
+    Loop,
+    Shape,
+    View,
+    row_major,
+)
+from ganglion.compiler.plan.lowering import (
+    Lowering,
+    contiguous,
+    padded_images,
+    thread_split,
+)
+
+
+def lower_conv(low: Lowering, node: Node) -> None:
+    """Convolve: by Winograd's method where that is worth it, else directly."""
+    x, w = node.inputs
+    attrs = node.attrs
+    kernel = View.of(low.store(w))
+    if lower_winograd.chosen(low, node, w.shape[:-2], x.shape, node.shape):
+        lower_winograd.lower_conv(low, node, x, kernel, w.shape, attrs["pairs"])
+        return
+    images = padded_images(low, x, attrs["pairs"], (0,) * (x.ndim - 2))
+    target = low.allocate(node)
+    _emit_conv(low, "conv", images, kernel, w.shape, target, node.shape, attrs)
+
+
+def _emit_conv(
+    low: Lowering,
+    name: str,
+    images: View,
+    kernel: View,
+    kernel_shape: Shape,
+    target: Buffer,
+    out_shape: Shape,
+    attrs: Mapping[str, Any],
+) -> None:
+    out = View(target, row_major(out_shape))
+    spatial = range(1, len(out_shape) - 1)
+    steps, dilation = attrs["strides"], attrs["dilation"]
+    if kernel_shape[-1] == 1 and low.target.pixels_side_by_side and steps[-1] == 1:
+        images = _pixels_side_by_side(low, images)
+    rows = tuple(
+        Axis(out_shape[i], images.strides[i] * steps[i - 1], 0, out.strides[i])
+        for i in spatial
+    )
+    taps = tuple(
+        Axis(
+            kernel_shape[i - 1],
+            images.strides[i] * dilation[i - 1],
+            kernel.strides[i - 1],
+        )
+        for i in spatial
+    )
+    sizes = (out_shape[0], *kernel_shape[-2:], attrs["groups"])
+    _emit_windows(low, name, images, kernel, rows, taps, out, sizes)
+
+
+def _emit_windows(
+    low: Lowering,
+    name: str,
+    images: View,
+    kernel: View,
+    rows: tuple[Axis, ...],
+    taps: tuple[Axis, ...],
+    out: View,
+    sizes: tuple[int, int, int, int],
+) -> None:
+    """Multiply windows of images by a kernel.
+
+    The sizes are images, channels that a group has, channels of the result, groups.
+    """
+    count, per_in, filters, groups = sizes
+    per_out = filters // groups
+    batch: tuple[Axis, ...] = (Axis(count, images.strides[0], 0, out.strides[0]),)
+    if per_in == 1 and groups > 1:
+        _emit_depthwise(low, name, images, kernel, batch, rows, taps, out, per_out)
+        return
+    if groups > 1:
+        batch += (Axis(groups, per_in, per_out, per_out),)
+    inner = (*taps, Axis(per_in, images.strides[-1], kernel.strides[-2]))
+    columns = (Axis(per_out, 0, 1, 1),)
+    low.emit(Contract(name, batch, rows, columns, inner, images, kernel, out))
+
+
+def _pixels_side_by_side(low: Lowering, images: View) -> View:
+    """Copy images so that the pixels of a line lie side by side, not channels."""
+    shape = images.buffer.shape
+    if len(shape) != len(images.strides) or images.strides != row_major(shape):
+        return images
+    *before, column, channel = range(len(shape))
+    return contiguous(low, images, shape, (*before, channel, column))
+
+
+def _emit_depthwise(
+    low: Lowering,
+    name: str,
+    images: View,
+    kernel: View,
+    batch: tuple[Axis, ...],
+    rows: tuple[Axis, ...],
+    taps: tuple[Axis, ...],
+    out: View,
+    per_out: int,
+) -> None:
+    """Channels never mix: one loop over channels, the taps reduced inside."""
+    groups = out.buffer.shape[-1] // per_out
+    channel = (Axis(groups, 1, per_out, per_out), Axis(per_out, 0, 1, 1))
+    outer = (*batch, *rows, *channel)
+    axes = (*outer, *taps)
+    shape = tuple(axis.size for axis in axes)
+    dtype = out.buffer.dtype
+    left = Load(dtype, View(images.buffer, tuple(a.left for a in axes), images.offset))
+    right = Load(
+        dtype, View(kernel.buffer, tuple(a.right for a in axes), kernel.offset)
+    )
+    expr = Apply(dtype, "multiply", (left, right))
+    view = View(out.buffer, tuple(size.out for size in outer), out.offset)
+    low.emit(Loop.of(name, shape, expr, view, len(taps), "sum"))
+
+
+def lower_conv_transpose(low: Lowering, node: Node) -> None:
+    """Convolve the spread gradient with the flipped kernel."""
+    dy, w = node.inputs
+    attrs = node.attrs
+    groups, kernel, dilation = attrs["groups"], w.shape[:-2], attrs["dilation"]
+    spans = zip(kernel, dilation, attrs["pairs"], node.shape[1:-1], strict=True)
+    pairs: list[tuple[int, int]] = []
+    for axis, (k, d, (lo, _), n) in enumerate(spans):
+        reach = (k - 1) * d
+        spread = (dy.shape[axis + 1] - 1) * attrs["strides"][axis] + 1
+        pairs.append((reach - lo, n + reach - spread - (reach - lo)))
+    if any(n < 0 for pair in pairs for n in pair):
+        _conv_transpose_by_adding(low, node)
+        return
+    if lower_winograd.chosen(low, node, kernel, dy.shape, node.shape):
+        lower_winograd.lower_conv_transpose(low, node, tuple(pairs))
+        return
+    transposed, shape = _transposed_kernel(low, w, groups)
+    if low.target.strides_by_phase and shape[-1] > 1 and _has_phases(attrs):
+        _conv_transpose_by_phase(low, node, transposed, shape)
+        return
+    interior = tuple(s - 1 for s in attrs["strides"])
+    images = padded_images(low, dy, tuple(pairs), interior)
+    target = low.allocate(node)
+    once = {**attrs, "strides": (1,) * len(kernel)}
+    _emit_conv(
+        low, "conv_transpose", images, transposed, shape, target, node.shape, once
+    )
+
+
+# ---- strides of a transposed convolution ---------------------------------------------
+# With strides s, every s-th output meets the same taps of the kernel, every s-th one.
+# So each phase of the outputs is a convolution of its own, without strides, over the
+# pixels as they lie; with zeros between them there would be s·s times the products.
+
+
+def _has_phases(attrs: Mapping[str, Any]) -> bool:
+    return max(attrs["strides"]) > 1 and max(attrs["dilation"]) == 1
+
+
+@dataclass(frozen=True)
+class _Phase:
+    """The outputs of an axis that meet taps `first`, `first` + stride, and so on."""
+
+    axis: int
+    stride: int
+    first: int
+    taps: int
+    begin: int  # its first output, in whole strides from the padded edge
+    count: int  # of its outputs
+
+    @property
+    def before(self) -> int:
+        """The pixel that its first output meets first; negative ones are padding."""
+        return self.begin - (self.taps - 1)
+
+    @property
+    def after(self) -> int:
+        """The pixel behind the last one that it meets."""
+        return self.begin + self.count
+
+    @property
+    def last(self) -> int:
+        """The last of its taps, which is the first of a flipped kernel."""
+        return self.first + self.stride * (self.taps - 1)
+
+
+def _phases(node: Node, axis: int) -> list[_Phase]:
+    """Return the phases of a spatial axis that have outputs."""
+    stride, (edge, _) = node.attrs["strides"][axis], node.attrs["pairs"][axis]
+    taps, outputs = node.inputs[1].shape[axis], node.shape[axis + 1]
+    phases = []
+    for first in range(stride):
+        begin = -(-(edge - first) // stride)
+        count = (outputs - 1 + edge - first) // stride - begin + 1
+        own = max(-(-(taps - first) // stride), 0)
+        phases.append(_Phase(axis, stride, first, own, begin, count))
+    return [phase for phase in phases if phase.count > 0]
+
+
+def _conv_transpose_by_phase(
+    low: Lowering, node: Node, kernel: View, shape: Shape
+) -> None:
+    """Convolve once for each phase of the outputs."""
+    dy, attrs = node.inputs[0], node.attrs
+    phases = [_phases(node, axis) for axis in range(len(shape) - 2)]
+    pairs = tuple(
+        (
+            max(0, *(-phase.before for phase in own if phase.taps)),
+            max(0, *(phase.after - size for phase in own if phase.taps)),
+        )
+        for own, size in zip(phases, dy.shape[1:-1], strict=True)
+    )
+    images = padded_images(low, dy, pairs, (0,) * len(pairs))
+    out = View.of(low.allocate(node))
+    if any(not phase.taps for own in phases for phase in own):  # they stay zero
+        low.emit(Loop.of("fill", node.shape, Literal(node.dtype, 0.0), out))
+    sizes = (node.shape[0], *shape[-2:], attrs["groups"])
+    for chosen in itertools.product(*phases):
+        if not all(phase.taps for phase in chosen):
+            continue
+        rows, taps = [], []
+        left, right, to = images.offset, kernel.offset, out.offset
+        for phase in chosen:
+            i, stride = phase.axis, phase.stride
+            pixel, tap, place = (
+                images.strides[i + 1],
+                kernel.strides[i],
+                out.strides[i + 1],
+            )
+            rows.append(Axis(phase.count, pixel, 0, place * stride))
+            taps.append(Axis(phase.taps, pixel, tap * stride))
+            left += (phase.before + pairs[i][0]) * pixel
+            right += (shape[i] - 1 - phase.last) * tap
+            to += (stride * phase.begin + phase.first - attrs["pairs"][i][0]) * place
+        views = (replace(images, offset=left), replace(kernel, offset=right))
+        target = replace(out, offset=to)
+        _emit_windows(
+            low, "conv_transpose", *views, tuple(rows), tuple(taps), target, sizes
+        )
+
+
+def _transposed_kernel(low: Lowering, w: Value, groups: int) -> tuple[View, Shape]:
+    """Flip a kernel's taps and exchange its channels, within each group."""
+    view = View.of(low.store(w))
+    taps = len(w.shape) - 2
+    per_in, per_out = w.shape[-2], w.shape[-1] // groups
+    # (taps..., out within group, group, in): contiguous in the new outputs.
+    sizes = (*w.shape[:-2], per_out, groups, per_in)
+    flipped = tuple(-s for s in view.strides[:taps])
+    offset = sum((n - 1) * s for n, s in zip(w.shape[:-2], view.strides, strict=False))
+    strides = (*flipped, 1, per_out, view.strides[-2])
+    target = low.new(sizes, w.dtype)
+    load = Load(w.dtype, View(view.buffer, strides, offset))
+    low.emit(Loop.of("pack", sizes, load, View.of(target)))
+    shape = (*w.shape[:-2], per_out, groups * per_in)
+    return View(target, row_major(shape)), shape
+
+
+def _conv_transpose_by_adding(low: Lowering, node: Node) -> None:
+    """Add every product where it belongs: for padding wider than the kernel."""
+    dy, w = node.inputs
+    attrs, groups = node.attrs, node.attrs["groups"]
+    spans = zip(node.shape[1:-1], attrs["pairs"], strict=True)
+    full = tuple(n + lo + hi for n, (lo, hi) in spans)
+    padded = low.new((node.shape[0], *full, node.shape[-1]), node.dtype, "pad")
+    images = View.of(padded)
+    low.emit(Loop.of("fill", padded.shape, Literal(node.dtype, 0.0), images))
+    grads, kernel = View.of(low.store(dy)), View.of(low.store(w))
+    per_in, per_out = w.shape[-2], w.shape[-1] // groups
+    axes = [Axis(dy.shape[0], grads.strides[0], 0, images.strides[0])]
+    for i, k in enumerate(w.shape[:-2]):
+        out = images.strides[i + 1]
+        axes.append(
+            Axis(dy.shape[i + 1], grads.strides[i + 1], 0, out * attrs["strides"][i])
+        )
+        axes.append(Axis(k, 0, kernel.strides[i], out * attrs["dilation"][i]))
+    axes.append(Axis(groups, per_out, per_out, per_in))
+    axes.append(Axis(per_out, 1, 1, 0))
+    axes.append(Axis(per_in, 0, kernel.strides[-2], 1))
+    dtype = node.dtype
+    left = Load(dtype, View(grads.buffer, tuple(a.left for a in axes)))
+    right = Load(dtype, View(kernel.buffer, tuple(a.right for a in axes)))
+    expr = Apply(dtype, "multiply", (left, right))
+    view = View(padded, tuple(a.out for a in axes))
+    low.emit(
+        Loop.of("conv_transpose", tuple(a.size for a in axes), expr, view, adds=True)
+    )
+    target = low.allocate(node)
+    offset = sum(
+        lo * s for (lo, _), s in zip(attrs["pairs"], images.strides[1:], strict=False)
+    )
+    inside = Load(dtype, View(padded, images.strides, offset))
+    low.emit(Loop.of("copy", node.shape, inside, View.of(target)))
+
+
+def lower_conv_kernel(low: Lowering, node: Node) -> None:
+    """Compute a kernel's gradient: split along the batch, then added up."""
+    x, dy = node.inputs
+    attrs, groups = node.attrs, node.attrs["groups"]
+    if lower_winograd.chosen(low, node, node.shape[:-2], x.shape, dy.shape):
+        lower_winograd.lower_conv_kernel(low, node)
+        return
+    images = padded_images(low, x, attrs["pairs"], (0,) * (x.ndim - 2))
+    grads = low.view(dy)
+    if grads.strides[-1] != 1:
+        grads = View.of(low.store(dy))
+    per_in, per_out = x.shape[-1] // groups, dy.shape[-1] // groups
+    out = row_major(node.shape)
+    parts = thread_split(x.shape[0], low.target.thread_splits)
+    partial = low.new((parts, *node.shape) if parts > 1 else node.shape, node.dtype)
+    spatial = range(len(node.shape) - 2)
+    taps = tuple(
+        Axis(node.shape[i], images.strides[i + 1] * attrs["dilation"][i], 0, out[i])
+        for i in spatial
+    )
+    pixels = tuple(
+        Axis(
+            dy.shape[i + 1],
+            images.strides[i + 1] * attrs["strides"][i],
+            grads.strides[i + 1],
+        )
+        for i in spatial
+    )
+    each = x.shape[0] // parts
+    batch: tuple[Axis, ...] = (
+        Axis(parts, images.strides[0] * each, grads.strides[0] * each, node.size),
+    )
+    if groups > 1:
+        batch += (Axis(groups, per_in, per_out, per_out),)
+    inner = (Axis(each, images.strides[0], grads.strides[0]), *pixels)
+    columns = (Axis(per_out, 0, 1, 1),)
+    if per_in == 1 and groups > 1 and low.target.depthwise_sums:
+        outer = (*batch, *columns)
+        _emit_depthwise_kernel(low, images, grads, outer, inner, taps, partial)
+    else:
+        rows = (*taps, Axis(per_in, 1, 0, out[-2]))
+        sums = View(partial, (node.size, *out))
+        low.emit(
+            Contract("conv_kernel", batch, rows, columns, inner, images, grads, sums)
+        )
+    if parts == 1:
+        low.buffers[node] = partial
+        return
+    target = low.allocate(node)
+    strides = row_major(partial.shape)
+    total = Load(node.dtype, View(partial, (*strides[1:], strides[0])))
+    view = View(target, out)
+    low.emit(Loop.of("sum", (*node.shape, parts), total, view, 1, "sum"))
+
+
+MOST_TAPS = 12  # that are added up together: as many vectors of sums stay in registers
+
+
+def _emit_depthwise_kernel(
+    low: Lowering,
+    images: View,
+    grads: View,
+    outer: tuple[Axis, ...],
+    inner: tuple[Axis, ...],
+    taps: tuple[Axis, ...],
+    target: Buffer,
+) -> None:
+    """Channels never mix: in one walk over pixels, each gradient meets several taps."""
+    axes, dtype = (*outer, *inner), target.dtype
+    shape = tuple(axis.size for axis in axes)
+    strides = tuple(axis.left for axis in axes)
+    gradient = View(grads.buffer, tuple(axis.right for axis in axes), grads.offset)
+    right = Load(dtype, gradient)
+    outputs = []
+    for tap in itertools.product(*(range(axis.size) for axis in taps)):
+        pairs = list(zip(tap, taps, strict=True))
+        start = images.offset + sum(n * axis.left for n, axis in pairs)
+        left = Load(dtype, View(images.buffer, strides, start))
+        to = View(
+            target,
+            tuple(axis.out for axis in outer),
+            sum(n * axis.out for n, axis in pairs),
+        )
+        outputs.append((Apply(dtype, "multiply", (left, right)), to))
+    for first in range(0, len(outputs), MOST_TAPS):
+        some = tuple(outputs[first : first + MOST_TAPS])
+        low.emit(Loop("conv_kernel", shape, some, len(inner), "sum"))

@@ -1,0 +1,119 @@
+"""The bits of whole numbers: logic and shifts, named as in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from ganglion.compiler.ir import pointwise as p
+from ganglion.compiler.ir.graph import Constant, Op, Value
+from ganglion.compiler.ir.shaping import fill
+from ganglion.ops.dispatch import astype, op, promoted, stretch
+from ganglion.variables import read
+
+__all__ = [
+    "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or",
+    "bitwise_right_shift", "bitwise_xor", "left_shift", "right_shift",
+]  # fmt: skip
+
+
+class Bits(Protocol):
+    """A function of the bits of two array-likes, element by element."""
+
+    def __call__(self, x: Any, y: Any) -> Any: ...
+
+
+def _whole(name: str, value: Value) -> Value:
+    if value.dtype.kind not in "iub":
+        raise TypeError(
+            f"ops.{name} works on the bits of whole numbers or bool, not on "
+            f"{value.dtype.name}: cast first."
+        )
+    return value
+
+
+def _logic(name: str, primitive: Op, of_bools: Callable[..., Value], doc: str) -> Bits:
+    def function(x: Any, y: Any) -> Any:
+        a, b = (_whole(name, value) for value in promoted(x, y))
+        return of_bools(a, b) if a.dtype.kind == "b" else primitive(a, b)
+
+    return _named(function, name, doc)
+
+
+def _named(function: Any, name: str, doc: str) -> Any:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return op(function)
+
+
+bitwise_and = _logic(
+    "bitwise_and", p.bitwise_and, p.logical_and, "Bits that both have."
+)
+bitwise_or = _logic(
+    "bitwise_or", p.bitwise_or, p.logical_or, "Bits that one of the two has."
+)
+bitwise_xor = _logic(
+    "bitwise_xor",
+    p.bitwise_xor,
+    lambda a, b: p.logical_not(p.equal(a, b)),
+    "Bits that exactly one of the two has.",
+)
+
+
+@op
+def bitwise_not(x: Any) -> Any:
+    """Turn every bit around."""
+    value = _whole("bitwise_not", read(x))
+    if value.dtype.kind == "b":
+        return p.logical_not(value)
+    every_bit = Constant(np.array(-1).astype(value.dtype))
+    return p.bitwise_xor(value, stretch(every_bit, value.shape))
+
+
+@op
+def bitwise_invert(x: Any) -> Any:
+    """Turn every bit around."""
+    return bitwise_not(x)
+
+
+def _shift(name: str, x: Any, y: Any) -> tuple[Value, Value, Value, Value]:
+    """Return both numbers, the last bit to shift by, and where y is no more."""
+    a, b = (_whole(name, value) for value in promoted(x, y))
+    if a.dtype.kind == "b":
+        a, b = astype(a, "int32"), astype(b, "int32")
+    last = fill(8 * a.dtype.itemsize - 1, a)
+    inside = p.less_equal(b, last)
+    if b.dtype.kind == "i":
+        inside = p.logical_and(inside, p.less_equal(fill(0, b), b))
+    return a, b, last, inside
+
+
+@op
+def left_shift(x: Any, y: Any) -> Any:
+    """Multiply by 2**y; what is shifted out is lost."""
+    a, b, last, inside = _shift("left_shift", x, y)
+    shifted = p.left_shift(a, p.where(inside, b, last))
+    return p.where(inside, shifted, fill(0, a))
+
+
+@op
+def right_shift(x: Any, y: Any) -> Any:
+    """Divide by 2**y and round down."""
+    a, b, last, inside = _shift("right_shift", x, y)
+    shifted = p.right_shift(a, p.where(inside, b, last))
+    # Beyond the width, a signed number has nothing but its sign.
+    return p.where(inside, shifted, fill(0, a)) if a.dtype.kind == "u" else shifted
+
+
+@op
+def bitwise_left_shift(x: Any, y: Any) -> Any:
+    """Multiply by 2**y; what is shifted out is lost."""
+    return left_shift(x, y)
+
+
+@op
+def bitwise_right_shift(x: Any, y: Any) -> Any:
+    """Divide by 2**y and round down."""
+    return right_shift(x, y)

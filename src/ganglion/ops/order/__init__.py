@@ -1,0 +1,1 @@
+"""Order and counting: sorting, searching, quantiles, segments, what leaves NaN out."""

@@ -1,0 +1,384 @@
+"""Tensors, which ops and models return outside of a trace, and what tapes record.
+
+A `Tensor` is a NumPy array whose operators are those of `ganglion.ops`. While a tape is
+open, a `Recording` remembers which graph value each tensor is, so that a gradient is
+the compiler's own differentiation of that graph.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ganglion import tree
+from ganglion.compiler.ir.graph import (
+    Input,
+    Node,
+    Operators,
+    Sizes,
+    Value,
+    arrays_behind,
+    call_function,
+)
+
+_shape_of_array: Any = np.ndarray.shape
+_MUCH_RECORDED = 512 << 20  # bytes, without a call of `backward`
+
+
+class Recording:
+    """The graph behind tensors while tapes are open, with the array of each node.
+
+    Tapes that are open at the same time share one, so that the gradients of one tape
+    are part of the graph of another. It ends with the last tape that refers to it:
+    tensors only point to their values weakly.
+    """
+
+    def __init__(self, is_implicit: bool = False) -> None:
+        self.is_implicit = is_implicit  # began by `zero_grad`, ends by `backward`
+        self.nbytes = 0  # of what was computed
+        self.arrays: dict[Value, np.ndarray] = {}
+        self._leaves: dict[Hashable, list[Value]] = {}
+        self._current: dict[Hashable, Value] = {}
+        self._watched: dict[int, tuple[np.ndarray, Value]] = {}
+
+    # ---- what gradients are asked for ------------------------------------------------
+
+    def leaf(self, variable: Hashable, array: np.ndarray) -> Value:
+        """Return the value that a variable is now, the same until it is assigned."""
+        if variable not in self._current:
+            self._current[variable] = self._start(array)
+            self._leaves.setdefault(variable, []).append(self._current[variable])
+        return self._current[variable]
+
+    @property
+    def variables(self) -> list[Any]:
+        """The variables that were read."""
+        return list(self._leaves)
+
+    def leaves(self, variable: Hashable) -> list[Value]:
+        """Return all values that a variable had since the recording began."""
+        return self._leaves.get(variable, [])
+
+    def assigned(self, variable: Hashable) -> None:
+        """Note that a variable has a new value, which has nothing behind it."""
+        self._current.pop(variable, None)
+
+    def watch(self, array: np.ndarray) -> None:
+        """Make an array a value that gradients can be asked for."""
+        if self.value_of(array) is None:
+            value = self._start(array)
+            self._watched[id(array)] = array, value
+
+    def _start(self, array: np.ndarray) -> Value:
+        # Not a constant: loops have a copy of those inside, which no gradient reaches.
+        value = Input("leaf", array.shape, array.dtype)
+        self.arrays[value] = np.array(array)
+        self.arrays[value].setflags(write=False)
+        return value
+
+    def value_of(self, x: Any) -> Value | None:
+        """Return the value that an array is in this recording, None if it is none."""
+        if isinstance(x, Tensor) and x._value is not None:
+            value = x._value()
+            if value is not None and value in self.arrays:
+                return value
+        watched = self._watched.get(id(x))
+        return watched[1] if watched is not None else None
+
+    # ---- computing ---------------------------------------------------------------
+
+    def evaluate(self, values: Sequence[Value]) -> list[Tensor]:
+        """Compute values as tensors, and remember what depends on the recording."""
+        new = arrays_behind(values, self.arrays)
+        if any(self._continues(value) for value in new):
+            for value, array in new.items():
+                if isinstance(value, Node):
+                    if isinstance(array, np.ndarray):  # not what a loop returns
+                        array.setflags(write=False)
+                        self.nbytes += array.nbytes
+                    self.arrays[value] = array
+        tensors = []
+        for value in values:
+            is_known = value in self.arrays
+            tensor = as_tensor(self.arrays[value] if is_known else new[value])
+            if is_known:
+                tensor._value = weakref.ref(value)
+            tensors.append(tensor)
+        return tensors
+
+    def _continues(self, value: Value) -> bool:
+        return isinstance(value, Node) and any(x in self.arrays for x in value.inputs)
+
+
+class _Active(threading.local):
+    recording: Recording | None = None
+
+
+_active = _Active()
+
+
+def recording() -> Recording | None:
+    """Return the recording of the tapes that are open in this thread."""
+    return _active.recording
+
+
+@contextmanager
+def recording_to(chosen: Recording | None) -> Iterator[None]:
+    """Record what happens in this block there, or nowhere."""
+    before, _active.recording = _active.recording, chosen
+    try:
+        yield
+    finally:
+        _active.recording = before
+
+
+def expect_backward() -> None:
+    """Record from here on, if the script is written for Keras on PyTorch.
+
+    There, a loss knows how it was computed without anybody asking before the model is
+    called. A recording that grows large while nobody asks for gradients begins anew.
+    """
+    if os.environ.get("KERAS_BACKEND") != "torch":
+        return
+    active = _active.recording
+    if active is None or (active.is_implicit and active.nbytes > _MUCH_RECORDED):
+        _active.recording = Recording(is_implicit=True)
+
+
+def set_recording(chosen: Recording | None) -> None:
+    """Record there from now on, or nowhere."""
+    _active.recording = chosen
+
+
+def has_numbers(value: Value) -> bool:
+    """Return whether the recording has the numbers of a value."""
+    return _active.recording is not None and value in _active.recording.arrays
+
+
+def evaluated(values: Sequence[Value]) -> list[Tensor]:
+    """Compute values from constants, as part of the recording if there is one."""
+    if _active.recording is not None:
+        return _active.recording.evaluate(values)
+    new = arrays_behind(values, {})
+    return [as_tensor(new[value]) for value in values]
+
+
+# What a tensor can be compared with, beside all that can become an array.
+_OPERANDS = (int, float, complex, np.generic, list, tuple, Operators)
+
+
+# ---- tensors -------------------------------------------------------------------------
+
+
+def as_tensor(array: Any) -> Tensor:
+    """Return an array as a tensor, without a copy."""
+    return np.asarray(array).view(Tensor)
+
+
+def _binary(name: str, ufunc: np.ufunc) -> tuple[Any, Any, Any]:
+    """Return an operator, the same with its operands swapped, and the one in place."""
+
+    def operator(self: Tensor, other: Any) -> Any:
+        return _applied(name, ufunc, self, other)
+
+    def reflected(self: Tensor, other: Any) -> Any:
+        return _applied(name, ufunc, other, self)
+
+    # Other names may stand for the same tensor: it stays as it is.
+    return operator, reflected, operator
+
+
+def _applied(name: str, ufunc: np.ufunc, a: Any, b: Any) -> Any:
+    if _active.recording is None and _are_floats(a, b):
+        with np.errstate(all="ignore"):
+            return as_tensor(ufunc(_plain(a), _plain(b)))
+    return call_function(name, a, b)
+
+
+def _are_floats(a: Any, b: Any) -> bool:
+    """Return whether NumPy gives the type that Keras gives, and so can do the work."""
+    types = [x.dtype for x in (a, b) if isinstance(x, np.ndarray)]
+    return types[0].kind == "f" and (
+        types[0] == types[1] if len(types) > 1 else type(b) in (int, float, Tensor)
+    )
+
+
+def _plain(x: Any) -> Any:
+    return x.view(np.ndarray) if isinstance(x, Tensor) else x
+
+
+def _any_recorded(structure: Any) -> bool:
+    return _active.recording is not None and any(
+        isinstance(leaf, Tensor) and leaf.is_recorded
+        for leaf in tree.flatten(structure)
+    )
+
+
+def _comparison(name: str, ufunc: np.ufunc) -> Any:
+    def operator(self: Tensor, other: Any) -> Any:
+        if not isinstance(other, _OPERANDS) and not hasattr(other, "__array__"):
+            return NotImplemented  # for what knows by itself how to compare
+        return _applied(name, ufunc, self, other)
+
+    return operator
+
+
+def _unary(name: str) -> Any:
+    def operator(self: Tensor) -> Any:
+        return call_function(name, self)
+
+    return operator
+
+
+def _method(name: str, function: str | None = None) -> Any:
+    """Return a method of arrays that is the op of that name while a tape records."""
+    of_arrays: Callable[..., Any] = getattr(np.ndarray, name)
+
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if self.is_recorded:
+            options = {k: v for k, v in kwargs.items() if v is not None}
+            return call_function(function or name, self, *args, **options)
+        result = of_arrays(self, *args, **kwargs)
+        return as_tensor(result) if isinstance(result, np.generic) else result
+
+    method.__name__, method.__doc__ = name, f"NumPy's `{name}`."
+    return method
+
+
+class Tensor(np.ndarray):
+    """An array with the operators of Keras: what ops and models return.
+
+    >>> import ganglion as keras
+    >>> x = keras.ops.convert_to_tensor([1, 2])
+    >>> x / 2
+    array([0.5, 1. ], dtype=float32)
+    >>> x.numpy().tolist()
+    [1, 2]
+    """
+
+    _keras_mask: Any  # see `ganglion.masks`; set where there is one
+    _value: weakref.ref[Value] | None = None  # in the recording that made it, if any
+    _variable: Any = None  # whose value it is
+
+    @property
+    def shape(self) -> Sizes:
+        """The sizes of the axes."""
+        return Sizes(_shape_of_array.__get__(self))
+
+    @shape.setter
+    def shape(self, sizes: Any) -> None:
+        _shape_of_array.__set__(self, sizes)
+
+    def get_shape(self) -> Sizes:
+        """Return the sizes of the axes, as in TensorFlow."""
+        return self.shape
+
+    __add__, __radd__, __iadd__ = _binary("add", np.add)
+    __sub__, __rsub__, __isub__ = _binary("subtract", np.subtract)
+    __mul__, __rmul__, __imul__ = _binary("multiply", np.multiply)
+    __truediv__, __rtruediv__, __itruediv__ = _binary("divide", np.divide)
+    __floordiv__, __rfloordiv__, __ifloordiv__ = _binary(
+        "floor_divide", np.floor_divide
+    )
+    __mod__, __rmod__, __imod__ = _binary("mod", np.remainder)
+    __pow__, __rpow__, __ipow__ = _binary("power", np.power)
+    __matmul__, __rmatmul__, __imatmul__ = _binary("matmul", np.matmul)
+    __lt__ = _comparison("less", np.less)
+    __le__ = _comparison("less_equal", np.less_equal)
+    __gt__ = _comparison("greater", np.greater)
+    __ge__ = _comparison("greater_equal", np.greater_equal)
+    __eq__ = _comparison("equal", np.equal)
+    __ne__ = _comparison("not_equal", np.not_equal)
+    __neg__, __abs__ = _unary("negative"), _unary("absolute")
+    __hash__ = None  # as for any array
+
+    sum, mean, max, min = map(_method, ("sum", "mean", "max", "min"))
+    prod, cumsum, std, var = map(_method, ("prod", "cumsum", "std", "var"))
+    argmax, argmin, squeeze = map(_method, ("argmax", "argmin", "squeeze"))
+    dot, repeat, swapaxes = map(_method, ("dot", "repeat", "swapaxes"))
+    flatten, ravel = _method("flatten", "ravel"), _method("ravel")
+    astype, clip, round = _method("astype", "cast"), _method("clip"), _method("round")
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the tape that is open knows where this tensor comes from."""
+        active = _active.recording
+        return active is not None and active.value_of(self) is not None
+
+    def numpy(self) -> Any:
+        """Return the numbers as an array of NumPy's own, or as a scalar."""
+        return np.array(self)[()]
+
+    def backward(self) -> None:
+        """Compute the gradients of all trainable variables, as in PyTorch."""
+        call_function("backward", self)
+
+    @property
+    def grad(self) -> Any:
+        """The gradient that `backward` found, if this is the value of a variable."""
+        return None if self._variable is None else self._variable.grad
+
+    def reshape(self, *shape: Any, **kwargs: Any) -> Any:
+        """Give the same elements another shape; one size may be -1."""
+        if not self.is_recorded:
+            return super().reshape(*shape, **kwargs)
+        return call_function("reshape", self, shape[0] if len(shape) == 1 else shape)
+
+    def transpose(self, *axes: Any) -> Any:
+        """Put the axes into another order, by default the reverse."""
+        if not self.is_recorded:
+            return super().transpose(*axes)
+        order = axes[0] if len(axes) == 1 else axes or None
+        return call_function("transpose", self, order)
+
+    @property
+    def T(self) -> Any:  # noqa: N802 (NumPy's name)
+        """The transpose."""
+        return self.transpose()
+
+    def __getitem__(self, key: Any) -> Any:
+        keys = key if isinstance(key, tuple) else (key,)
+        if self.is_recorded or any(isinstance(part, Value) for part in keys):
+            return call_function("getitem", self, key)
+        part = super().__getitem__(key)
+        return as_tensor(part) if isinstance(part, np.generic) else part
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[number] for number in range(len(self)))
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any
+    ) -> Any:
+        """Let NumPy compute with arrays; while a tape records it, use the op."""
+        if method == "__call__" and not kwargs and _any_recorded(inputs):
+            return call_function(_UFUNCS.get(ufunc.__name__, ufunc.__name__), *inputs)
+        if kwargs.get("out") is not None:
+            kwargs["out"] = tuple(map(_plain, kwargs["out"]))
+        return getattr(ufunc, method)(*map(_plain, inputs), **kwargs)
+
+    def __array_function__(
+        self, function: Any, types: Any, args: Any, kwargs: Any
+    ) -> Any:
+        if _any_recorded((args, kwargs)):
+            return call_function(function.__name__, *args, **kwargs)
+        args, kwargs = tree.map_leaves(_plain, args), tree.map_leaves(_plain, kwargs)
+        return function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return repr(np.asarray(self))
+
+    def __str__(self) -> str:
+        return str(np.asarray(self))  # whose elements are numbers, not tensors
+
+    def __reduce__(self) -> Any:
+        return np.asarray(self).__reduce__()
+
+
+# The ops that have another name than the function of NumPy.
+_UFUNCS = {"remainder": "mod", "true_divide": "divide", "conjugate": "conj"}

@@ -1,0 +1,310 @@
+"""The thin `tensorflow`: functions against TensorFlow itself, and what is refused."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ganglion import keras2, ops
+from ganglion.compat import aliases
+from ganglion.compat.tensorflow import names, namespaces
+
+tf = pytest.importorskip("tensorflow")
+
+X = np.array([[0.3, -1.2, 2.0], [1.5, 0.1, -0.7]], np.float32)
+Y = np.array([[1.0, 2.0, -0.5], [0.25, 4.0, 1.0]], np.float32)
+N = np.array([[1, 2, 0], [2, 1, 1]], np.int32)
+IMAGE = np.linspace(0, 1, 5 * 4 * 3, dtype=np.float32).reshape(5, 4, 3)
+PIXELS = (IMAGE * 255).astype(np.uint8)
+BATCH = np.stack([IMAGE, IMAGE[::-1]])
+FILTERS = np.linspace(-1, 1, 2 * 2 * 3 * 2, dtype=np.float32).reshape(2, 2, 3, 2)
+TEXTS = np.array([[b"A <br /> b"], [b"C!d"]], object)
+
+CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    ("add", (X, Y), {"name": "sum"}),
+    ("add_n", ([X, Y, X],), {}),
+    ("argmax", (X,), {}),
+    ("argmax", (X,), {"axis": 1, "output_type": "int32"}),
+    ("argmin", (X, -1), {}),
+    ("argsort", (X,), {"direction": "DESCENDING"}),
+    ("boolean_mask", (X, X[:, 0] > 1), {}),
+    ("broadcast_to", (X[0], (2, 3)), {}),
+    ("cast", (X, "int32"), {}),
+    ("clip_by_norm", (X, 1.0), {}),
+    ("clip_by_global_norm", ([X, Y], 1.0), {}),
+    ("clip_by_value", (X, -0.5, 0.5), {}),
+    ("concat", ([X, Y], 1), {}),
+    ("constant", ([1.5, 2.0],), {}),
+    ("constant", (3, "float32", (2, 2)), {}),
+    ("cumsum", (X,), {"axis": 1, "exclusive": True, "reverse": True}),
+    ("einsum", ("ij,kj->ik", X, Y), {}),
+    ("expand_dims", (X, 1), {}),
+    ("eye", (3,), {}),
+    ("fill", ((2, 2), 7.0), {}),
+    ("gather", (X, [1, 0]), {}),
+    ("gather", (X, N), {"batch_dims": 1, "axis": 1}),
+    ("gather_nd", (X, [[0, 1], [1, 2]]), {}),
+    ("image.adjust_brightness", (PIXELS, 0.1), {}),
+    ("image.adjust_contrast", (IMAGE, 2.0), {}),
+    ("image.central_crop", (IMAGE, 0.5), {}),
+    ("image.convert_image_dtype", (PIXELS, "float32"), {}),
+    ("image.convert_image_dtype", (IMAGE, "uint8"), {}),
+    ("image.crop_to_bounding_box", (IMAGE, 1, 1, 2, 3), {}),
+    ("image.flip_left_right", (BATCH,), {}),
+    ("image.flip_up_down", (IMAGE,), {}),
+    ("image.grayscale_to_rgb", (tf.constant(IMAGE[..., :1]),), {}),
+    ("image.per_image_standardization", (BATCH,), {}),
+    ("image.rgb_to_grayscale", (IMAGE,), {}),
+    ("image.rot90", (IMAGE,), {}),
+    ("linalg.band_part", (X @ X.T, 0, -1), {}),
+    ("linalg.matrix_transpose", (X,), {}),
+    ("linspace", (0.0, 1.0, 5), {}),
+    ("math.ceil", (X,), {}),
+    ("math.divide_no_nan", (X, np.zeros_like(X)), {}),
+    ("math.l2_normalize", (X, 1), {}),
+    ("math.log", (np.abs(X),), {}),
+    ("math.multiply_no_nan", (X, np.zeros_like(X)), {}),
+    ("math.reduce_std", (X,), {"axis": 0}),
+    ("math.reduce_variance", (X, 1, True), {}),
+    ("math.top_k", (X,), {"k": 2}),
+    ("matmul", (X, Y), {"transpose_b": True}),
+    ("nn.avg_pool2d", (BATCH, 2, 2, "SAME"), {}),
+    ("nn.conv2d", (BATCH, FILTERS, [1, 2, 1, 1], "SAME"), {}),
+    ("nn.embedding_lookup", (X, [1, 1, 0]), {}),
+    ("nn.gelu", (X,), {}),
+    ("nn.l2_loss", (X,), {}),
+    ("nn.leaky_relu", (X,), {}),
+    ("nn.max_pool2d", (BATCH, [2, 2], [1, 1], "VALID"), {}),
+    ("nn.moments", (X,), {"axes": [0]}),
+    ("nn.relu", (X,), {}),
+    ("nn.sigmoid_cross_entropy_with_logits", (), {"labels": Y, "logits": 30 * X}),
+    ("nn.softmax", (X,), {}),
+    ("nn.softmax_cross_entropy_with_logits", (np.abs(Y), X), {}),
+    ("nn.sparse_softmax_cross_entropy_with_logits", ([0, 2], X), {}),
+    ("norm", (X,), {"axis": 1}),
+    ("one_hot", (N, 3), {}),
+    ("one_hot", ([0, 2], 3), {"on_value": 5.0, "off_value": -1.0, "axis": 0}),
+    ("ones_like", (N,), {}),
+    ("pad", (X, [[1, 0], [0, 2]]), {"mode": "CONSTANT", "constant_values": 4}),
+    ("pad", (X, [[0, 0], [1, 1]], "REFLECT"), {}),
+    ("pow", (np.abs(X), Y), {}),
+    ("range", (5,), {}),
+    ("range", (1.0, 2.0, 0.25), {}),
+    ("rank", (X,), {}),
+    ("reduce_logsumexp", (X, 1), {}),
+    ("reduce_max", (X,), {"axis": [0, 1]}),
+    ("reduce_mean", (), {"input_tensor": X, "axis": 1, "keepdims": True}),
+    ("reduce_sum", (N,), {}),
+    ("reshape", (X, (3, -1)), {}),
+    ("reverse", (X, [1]), {}),
+    ("sequence_mask", ([1, 3],), {}),
+    ("shape", (X,), {}),
+    ("size", (X,), {}),
+    ("slice", (X, [0, 1], [-1, 2]), {}),
+    ("split", (X, [1, -1], 1), {}),
+    ("split", (X, 3), {"axis": 1}),
+    ("math.squared_difference", (X, Y), {}),
+    ("squeeze", (X[None],), {}),
+    ("stack", ([X, Y],), {"axis": 1}),
+    ("strings.join", ([TEXTS, TEXTS], "+"), {}),
+    ("strings.length", (TEXTS,), {}),
+    ("strings.lower", (TEXTS,), {}),
+    ("strings.regex_replace", (TEXTS, "<br />|!", " "), {}),
+    ("strings.substr", (TEXTS, 1, 2), {}),
+    ("tensordot", (X, Y), {"axes": [[1], [1]]}),
+    ("tile", (X, [2, 1]), {}),
+    ("transpose", (X, [1, 0]), {}),
+    ("unstack", (X,), {}),
+    ("where", (X > 0, X, 0.0), {}),
+    ("where", (X > 0,), {}),
+    ("zeros", ([2, 2],), {}),
+    ("image.adjust_hue", (IMAGE, 0.2), {}),
+    ("image.adjust_saturation", (IMAGE, 0.5), {}),
+    (
+        "image.extract_patches",
+        (BATCH, [1, 2, 2, 1], [1, 2, 1, 1], [1] * 4, "VALID"),
+        {},
+    ),
+    ("image.hsv_to_rgb", (IMAGE,), {}),
+    ("image.pad_to_bounding_box", (IMAGE, 1, 2, 7, 8), {}),
+    ("image.psnr", (BATCH, BATCH[::-1], 1.0), {}),
+    ("image.resize_with_crop_or_pad", (BATCH, 3, 8), {}),
+    ("image.resize_with_pad", (BATCH, 10, 12), {}),
+    ("image.rgb_to_hsv", (BATCH,), {}),
+    ("image.rgb_to_yuv", (BATCH,), {}),
+    ("image.yuv_to_rgb", (IMAGE,), {}),
+    ("image.ssim", (BATCH, BATCH[::-1], 1.0), {"filter_size": 3}),
+    ("image.total_variation", (tf.constant(BATCH),), {}),
+    ("linalg.matvec", (X, Y[0]), {}),
+    ("linalg.set_diag", (X, Y[:, 0]), {}),
+    ("linalg.set_diag", (X.T, Y[:, 0]), {}),
+    ("linalg.svd", (X,), {"compute_uv": False}),
+    ("math.confusion_matrix", ([0, 1, 2, 1], [0, 2, 2, 1]), {}),
+    ("math.confusion_matrix", ([0, 1], [1, 1], 3), {"weights": [2.0, 3.0]}),
+    ("math.erfc", (X,), {}),
+    ("math.segment_mean", (X, [0, 0]), {}),
+    ("math.softmax", (X,), {}),
+    ("math.unsorted_segment_max", (X, [1, 1], 2), {}),
+    ("math.unsorted_segment_mean", (X, [2, 2], 3), {}),
+    ("math.xlogy", (np.maximum(X, 0), np.maximum(X, 0)), {}),
+    ("math.zero_fraction", (N,), {}),
+    ("meshgrid", (X[0], Y[1]), {"indexing": "ij"}),
+    ("nn.conv1d", (BATCH[0], FILTERS[0], 2, "SAME"), {}),
+    (
+        "nn.conv2d_transpose",
+        (BATCH, FILTERS[..., ::-1].transpose(0, 1, 3, 2), [2, 10, 8, 2], 2),
+        {},
+    ),
+    ("nn.depth_to_space", (BATCH.repeat(4, -1), 2), {}),
+    ("nn.space_to_depth", (BATCH[:, :4], 2), {}),
+    ("nn.weighted_cross_entropy_with_logits", (np.abs(Y), 9 * X, 3.0), {}),
+    ("saturate_cast", (1e3 * X, "uint8"), {}),
+    ("searchsorted", ([1.0, 2.0, 4.0], [0.5, 2.0, 9.0]), {"side": "right"}),
+    ("strided_slice", (X, [0, 0], [2, 3], [1, 2]), {}),
+    ("strings.reduce_join", (TEXTS,), {"axis": 0, "separator": "-"}),
+    ("strings.reduce_join", (TEXTS,), {}),
+    ("strings.split", (b"a b  c",), {}),
+    ("strings.unicode_split", ("héy", "UTF-8"), {}),
+    ("tensor_scatter_nd_add", (X, [[0, 1], [0, 1]], [1.0, 2.0]), {}),
+    ("unique", ([5, 2, 5, 9],), {}),
+]
+
+
+def arrays(result: Any) -> list[np.ndarray]:
+    parts = result if isinstance(result, (list, tuple)) else [result]
+    return [array for part in parts for array in _arrays(part)]
+
+
+def _arrays(part: Any) -> list[np.ndarray]:
+    if isinstance(part, (list, tuple)):
+        return arrays(part)
+    return [np.asarray(part.numpy() if hasattr(part, "numpy") else part)]
+
+
+def theirs(name: str) -> Any:
+    found = tf
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+@pytest.mark.parametrize(("name", "args", "kwargs"), CASES)
+def test_a_function_is_tensorflows(name, args, kwargs):
+    expected = arrays(theirs(name)(*args, **kwargs))
+    if name in ("sort", "argsort") and not hasattr(ops, name):
+        pytest.skip("sorting is not there yet")
+    results = arrays(namespaces.find(name)(*args, **kwargs))
+    assert len(results) == len(expected)
+    for result, wanted in zip(results, expected, strict=True):
+        assert result.shape == wanted.shape
+        if wanted.dtype.kind in "OS":
+            assert result.tolist() == wanted.tolist()
+            continue
+        assert result.dtype == wanted.dtype
+        np.testing.assert_allclose(result, wanted, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("index", [0, 1, 5, -1])
+def test_functions_that_call_functions_are_tensorflows(index):
+    def branches(module):
+        return [lambda: module.constant(1.0), lambda: module.constant(2.0)]
+
+    ours = namespaces.load("")
+    for module in (ours, tf):
+        wanted = tf.switch_case(tf.constant(index), branches(tf))
+        assert float(
+            module.switch_case(module.constant(index), branches(module))
+        ) == float(wanted)
+        stages = module.scan(lambda a, b: a * 0.5 + b, X[0])
+        np.testing.assert_allclose(stages, [0.3, -1.05, 1.475], rtol=1e-6)
+        total = module.foldl(lambda a, b: a + b, X[0], initializer=np.float32(1))
+        assert float(total) == pytest.approx(2.1)
+
+
+def test_stateless_numbers_depend_on_their_seed_alone():
+    module = namespaces.load("")
+    draw = module.random.stateless_uniform
+    first = draw((3,), seed=(1, 2)).numpy()
+    assert np.array_equal(first, draw((3,), seed=(1, 2)))
+    assert not np.array_equal(first, draw((3,), seed=(2, 1)))
+    whole = draw((99,), (0, 0), 5, 8, "int32").numpy()
+    assert set(whole) == {5, 6, 7}
+
+
+def test_arguments_are_named_and_ordered_as_tensorflows():
+    wrong = []
+    for name, entry in namespaces.table().items():
+        signature = inspect.signature(theirs(name))
+        order = list(signature.parameters)
+        ours = [argument for argument in entry.arguments if argument != "*"]
+        known = [argument for argument in ours if argument in order]
+        if known != ours or sorted(known, key=order.index) != known:
+            wrong.append((name, ours, order))
+    assert wrong == []
+
+
+def test_every_name_is_one_of_tensorflows():
+    gone = ("config.experimental.list_physical_devices", "test.is_gpu_available")
+    for name in names.OBJECTS:
+        if name not in gone:
+            theirs(name)
+
+
+def test_types_are_words_with_attributes():
+    find = namespaces.find
+    assert find("float32") == "float32" == np.dtype("float32")
+    assert find("double") == find("float64") == find("dtypes.float64")
+    assert np.zeros(2, find("int8")).dtype == find("int8")
+    assert find("float32") != find("float64")
+    assert find("float32").max == tf.float32.max
+    assert find("string").as_numpy_dtype is tf.string.as_numpy_dtype
+
+
+def test_variables():
+    variable = namespaces.find("Variable")([1.0, 2.0], name="a/b", trainable=False)
+    assert not variable.trainable
+    variable.assign_add([1.0, 1.0])
+    assert variable.numpy().tolist() == [2.0, 3.0]
+    assert isinstance(variable, namespaces.find("Variable"))
+    assert namespaces.find("Variable")(np.zeros(2)).dtype == "float64"
+
+
+def test_devices_are_those_that_are_there():
+    cpu = namespaces.find("config.list_physical_devices")("CPU")
+    assert [device.device_type for device in cpu] == ["CPU"]
+
+
+@pytest.mark.parametrize(
+    ("name", "way_out"),
+    [
+        ("compat.v1.placeholder", "TensorFlow 1"),
+        ("RaggedTensor", "Pad the rows"),
+        ("data.TFRecordDataset", "NumPy"),
+        ("distribute.MirroredStrategy", "one device"),
+        ("signal.stft", "keras.ops"),
+        ("reduce_summ", "Did you mean tf.reduce_sum"),
+    ],
+)
+def test_what_is_missing_is_refused_by_its_full_name(name, way_out):
+    with pytest.raises(AttributeError) as error:
+        namespaces.find(name)
+    assert str(error.value).startswith(f"tensorflow.{name}: ")
+    assert way_out in str(error.value)
+
+
+def test_an_argument_that_is_missing_is_refused():
+    with pytest.raises(TypeError, match=r"tf.transpose: the argument 'conjugate'"):
+        namespaces.find("transpose")(X, conjugate=True)
+
+
+def test_the_version_is_that_of_the_keras_it_speaks():
+    assert namespaces.find("__version__") == "2.21.0"
+    keras2.set_active(True)
+    try:
+        assert namespaces.find("__version__") == "2.15.0"
+        assert aliases.version_of("keras") == "2.15.0"
+    finally:
+        keras2.set_active(None)

@@ -1,0 +1,20 @@
+"""What is decided by the size of a product, decided for small ones as for large."""
+
+from dataclasses import replace
+
+import pytest
+
+from ganglion.compiler.cpu import skip_zeros, small_gemm
+from ganglion.compiler.cpu.tuning import CPU
+
+
+@pytest.fixture
+def listed_zeros(monkeypatch):
+    """Zeros are left out of small products, too."""
+    monkeypatch.setattr(skip_zeros, "CPU", replace(CPU, listed_product=0))
+
+
+@pytest.fixture
+def own_tiles(monkeypatch):
+    """Small products have tiles made for their shapes, too."""
+    monkeypatch.setattr(small_gemm, "CPU", replace(CPU, small_product=0))

@@ -1,0 +1,86 @@
+"""How many threads a program runs on: by what waiting costs, measured and kept."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pytest
+from step_programs import step_of
+
+from ganglion import config
+from ganglion.compiler.cpu import backend, machine, threads
+
+pytest.importorskip("llvmlite")
+
+
+@pytest.fixture(autouse=True)
+def quiet_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("GANGLION_HOME", str(tmp_path))
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    machine.barriers.cache_clear()
+    yield
+    machine.barriers.cache_clear()
+
+
+def test_figures_are_measured_once_and_kept(tmp_path, monkeypatch):
+    config.set_threads(2)
+    monkeypatch.setattr(machine, "MOST", 1e12)  # other tests are running
+    measured = machine.barriers(2)
+    assert list(measured) == [2]
+    assert measured[2] > 0
+    machine.barriers.cache_clear()
+    monkeypatch.setattr(machine, "_measured", lambda pool, count: pytest.fail("kept"))
+    assert machine.barriers(2) == {2: round(measured[2])}
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b"{}", b'{"a": 3}', b"\xff"])
+def test_a_damaged_file_is_written_anew(tmp_path, monkeypatch, content):
+    config.set_threads(2)
+    (tmp_path / "machine.json").write_bytes(content)
+    monkeypatch.setattr(machine, "_measured", lambda pool, count: 100.0 * count)
+    assert machine.barriers(2) == {2: 200.0}
+    kept = json.loads((tmp_path / "machine.json").read_bytes())
+    assert kept[machine._identity()] == {"2": 200}
+
+
+def test_on_a_crowded_machine_nothing_is_measured(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "getloadavg", lambda: (1000.0, 0.0, 0.0))
+    assert machine.barriers(2) == {}
+    assert not (tmp_path / "machine.json").exists()
+
+
+def test_more_threads_are_taken_while_they_pay(monkeypatch):
+    program, _, _ = step_of("mnist-mlp", rows=512, batch=512)
+    executable = backend.compile(program)
+
+    def chosen(barrier):
+        monkeypatch.setattr(machine, "barrier", barrier)
+        executable._choices.clear()
+        return executable._fastest(16)
+
+    assert chosen(lambda count: 0.0) == 16
+    assert chosen(lambda count: 1e9) == 1
+    assert chosen(lambda count: 0.0 if count <= 4 else 1e9) == 4
+
+
+def test_a_pool_runs_jobs_of_fewer_threads():
+    program, data, state = step_of("mnist-mlp", rows=64, batch=32)
+    data = {name: data[name] for name in program.data}
+    executable = backend.compile(program)
+    config.set_threads(6)  # two groups of the barrier
+    results = []
+    for count in (1, 6, 2, 5, 3, 6):
+        own = {name: array.copy() for name, array in state.items()}
+        executable.forced_threads = count
+        executable.run(data, own, 3)
+        results.append({name: array.tobytes() for name, array in own.items()})
+    assert all(result == results[0] for result in results)
+
+
+def test_threads_of_one_core_come_last():
+    siblings = {0: "0,4", 1: "1,5", 4: "0,4", 5: "1,5"}
+    assert threads.in_order([0, 1, 4, 5], siblings.__getitem__) == [0, 1, 4, 5]
+    assert threads.in_order([0, 4, 1], siblings.__getitem__) == [0, 1, 4]
+    assert np.array_equal(threads.in_order([3, 7], str), [3, 7])

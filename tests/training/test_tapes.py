@@ -1,0 +1,263 @@
+"""Gradients in a user's own code, beside TensorFlow's tapes: eager and traced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ganglion
+from ganglion import ops, tensors
+from ganglion.variables import Scope
+
+X = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]], "float32")
+W = np.array([[1.0, -2.0], [0.5, 3.0], [-1.0, 0.25]], "float32")
+
+
+def plain(tape: Any, ops: Any, x: Any, w: Any) -> Any:
+    with tape() as first:
+        loss = ops.sum(ops.tanh(x @ w.value))
+    return first.gradient(loss, [w])
+
+
+def watched(tape: Any, ops: Any, x: Any, w: Any) -> Any:
+    with tape() as first:
+        first.watch(x)
+        loss = ops.sum(ops.square(ops.matmul(x, w)))
+    return first.gradient(loss, {"x": x, "w": w})
+
+
+def several_targets(tape: Any, ops: Any, x: Any, w: Any) -> Any:
+    with tape() as first:
+        y = ops.matmul(x, w)
+        targets = [y, ops.sum(y * y)]
+    return first.gradient(targets, w)
+
+
+def intermediate(tape: Any, ops: Any, x: Any, w: Any) -> Any:
+    with tape(persistent=True) as first:
+        y = ops.matmul(x, w)
+        z = ops.sum(y**3)
+    return first.gradient(z, y), first.gradient(z, w)
+
+
+def gradient_of_a_gradient(tape: Any, ops: Any, x: Any, w: Any) -> Any:
+    with tape() as outer:
+        with tape() as inner:
+            inner.watch(x)
+            y = ops.sum(ops.sin(ops.matmul(x, w)))
+        slope = inner.gradient(y, x)
+        penalty = ops.mean((ops.sqrt(ops.sum(slope**2, axis=1)) - 1.0) ** 2)
+    return outer.gradient(penalty, [w])
+
+
+def outside_of_the_tape(tape: Any, ops: Any, x: Any, w: Any) -> Any:
+    before = ops.matmul(x, w)
+    with tape() as first:
+        loss = ops.sum(before * ops.matmul(x, w))
+    return first.gradient(loss, w)
+
+
+def stopped(tape: Any, ops: Any, x: Any, w: Any) -> Any:
+    with tape() as first:
+        y = ops.matmul(x, w)
+        with first.stop_recording():
+            factor = ops.sum(ops.matmul(x, w))
+        loss = ops.sum(y) * factor + ops.sum(ops.stop_gradient(y) * y)
+    return first.gradient(loss, w)
+
+
+def assigned_inside(tape: Any, ops: Any, x: Any, w: Any) -> Any:
+    with tape() as first:
+        loss = ops.sum(ops.matmul(x, w) ** 2)
+        w.assign(w * 2.0)
+        loss = loss + ops.sum(ops.matmul(x, w) ** 3)
+    found = first.gradient(loss, w)
+    w.assign(w * 0.5)
+    return found
+
+
+def weighted(tape: Any, ops: Any, x: Any, w: Any) -> Any:
+    with tape() as first:
+        y = ops.matmul(x, w)
+    return first.gradient(y, w, output_gradients=ops.ones_like(y) * 2.0)
+
+
+def jacobian(tape: Any, ops: Any, x: Any, w: Any) -> Any:
+    with tape() as first:
+        first.watch(x)
+        y = ops.tanh(ops.matmul(x, w))
+    return first.jacobian(y, x)
+
+
+def batch_jacobian(tape: Any, ops: Any, x: Any, w: Any) -> Any:
+    with tape() as first:
+        first.watch(x)
+        y = ops.tanh(ops.matmul(x, w))
+    return first.batch_jacobian(y, x)
+
+
+def unconnected(tape: Any, ops: Any, x: Any, w: Any) -> Any:
+    with tape(persistent=True) as first:
+        first.watch(x)
+        loss = ops.sum(w * 2.0)
+    none = first.gradient(loss, [x])
+    return [none[0] is None, first.gradient(loss, x, unconnected_gradients="zero")]
+
+
+def loops(tape: Any, ops: Any, x: Any, w: Any) -> Any:
+    with tape() as first:
+        y = ops.while_loop(
+            lambda i, y: i < 3,
+            lambda i, y: (
+                i + 1,
+                ops.tanh(ops.matmul(y, ops.matmul(ops.transpose(x), x)) * 0.1),
+            ),
+            (0, ops.transpose(w.value)),
+        )[1]
+        loss = ops.sum(ops.sort(y, axis=0)[0])
+        loss = ops.cond(loss > 0, lambda: loss * 2.0, lambda: loss * 3.0)
+    return first.gradient(loss, w)
+
+
+CASES: list[Callable[..., Any]] = [
+    plain,
+    watched,
+    several_targets,
+    intermediate,
+    gradient_of_a_gradient,
+    outside_of_the_tape,
+    stopped,
+    assigned_inside,
+    weighted,
+    jacobian,
+    batch_jacobian,
+    unconnected,
+    loops,
+]
+
+
+def flat(structure: Any) -> list[np.ndarray]:
+    return [np.asarray(leaf) for leaf in ganglion.tree.flatten(structure)]
+
+
+@pytest.mark.rivals
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_gradients_are_those_of_tensorflow(
+    case: Callable[..., Any], keras: Any
+) -> None:
+    import tensorflow as tf
+
+    theirs = case(
+        tf.GradientTape, keras.ops, tf.constant(X), keras.Variable(W, dtype="float32")
+    )
+    x, w = ops.convert_to_tensor(X), ganglion.Variable(W)
+    eager = case(ganglion.GradientTape, ops, x, w)
+    compiled = ganglion.function(lambda x: case(ganglion.GradientTape, ops, x, w))(x)
+    for mine in (eager, compiled):
+        for ours, expected in zip(flat(mine), flat(theirs), strict=True):
+            np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(w.numpy(), W)
+
+
+def test_a_tape_gives_one_set_of_gradients_unless_it_is_persistent() -> None:
+    w = ganglion.Variable(2.0)
+    with ganglion.GradientTape() as tape:
+        y = w * w
+    tape.gradient(y, w)
+    with pytest.raises(RuntimeError, match="persistent=True"):
+        tape.gradient(y, w)
+
+
+def test_only_watched_variables_have_gradients() -> None:
+    fixed = ganglion.Variable(2.0, trainable=False)
+    w = ganglion.Variable(3.0)
+    with ganglion.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(fixed)
+        y = w * fixed
+    assert [g if g is None else float(g) for g in tape.gradient(y, [w, fixed])] == [
+        None,
+        3.0,
+    ]
+
+
+def test_a_tape_says_which_variables_it_watched() -> None:
+    w = ganglion.Variable(3.0)
+    ganglion.Variable(3.0)
+    with ganglion.GradientTape() as tape:
+        w * 2.0
+    assert tape.watched_variables() == (w,)
+
+
+def test_what_a_tape_recorded_goes_with_it() -> None:
+    w = ganglion.Variable(3.0)
+    with ganglion.GradientTape() as tape:
+        y = w * w
+    tape.gradient(y, w)
+    assert y._value is not None
+    assert y._value() is None
+
+
+def test_value_and_grad_as_in_jax() -> None:
+    def loss(weights: Any, x: Any) -> Any:
+        return ops.sum(weights["a"] * x) + ops.sum(weights["b"]), "aux"
+
+    weights = {"a": ops.ones((2,)), "b": np.float32(3)}
+    both = ganglion.value_and_grad(loss, has_aux=True)
+    (value, aux), found = both(weights, np.array([1.0, 2.0], "float32"))
+    assert (float(value), aux) == (6.0, "aux")
+    np.testing.assert_array_equal(found["a"], [1, 2])
+    assert float(found["b"]) == 1
+    third = ganglion.grad(ganglion.grad(ganglion.grad(lambda x: x**4)))
+    assert float(third(2.0)) == 48
+    with pytest.raises(TypeError, match="one number"):
+        ganglion.grad(lambda x: x * 2)(np.ones(2))
+
+
+def test_backward_as_in_pytorch() -> None:
+    layer = ganglion.layers.Dense(1, kernel_initializer="ones")
+    layer.build((None, 2))
+    with pytest.raises(RuntimeError, match="zero_grad"):
+        layer(np.ones((1, 2))).backward()
+    for _ in range(2):
+        layer.zero_grad()
+        ops.sum(layer(np.array([[1.0, 2.0]]))).backward()
+        np.testing.assert_array_equal(layer.kernel.value.grad, [[1], [2]])
+    with Scope():
+        ops.sum(layer(ops.ones((1, 2)))).backward()
+        assert layer.kernel.value.grad.shape == (2, 1)
+        layer.zero_grad()
+        assert layer.kernel.value.grad is None
+
+
+def test_a_gradient_of_ones_own() -> None:
+    @ops.custom_gradient
+    def log1pexp(x: Any, y: Any) -> Any:
+        e = ops.exp(x)
+
+        def gradient(*upstream: Any) -> Any:
+            return upstream[0] * (1 - 1 / (1 + e)), None
+
+        return (ops.log(1 + e), y), gradient
+
+    x = ops.convert_to_tensor(100.0)
+    with ganglion.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y, _ = log1pexp(x, ops.ones((2,)))
+    assert float(tape.gradient(y, x)) == 1.0
+
+
+def test_a_script_for_pytorch_forgets_gradients_after_the_model_was_called(monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    model = ganglion.Sequential([ganglion.Input((3,)), ganglion.layers.Dense(1)])
+    x = np.ones((4, 3), "float32")
+    for _ in range(2):
+        loss = ops.mean(ops.square(model(x)))
+        model.zero_grad()
+        loss.backward()
+        gradients = [weight.value.grad for weight in model.trainable_weights]
+        expected = 2 * model(x, training=False).numpy().mean()
+        np.testing.assert_allclose(gradients[1], [expected], rtol=1e-5)
+    assert tensors.recording() is None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -125,5 +127,27 @@ def test_a_fork_waits_for_work_and_work_for_a_fork() -> None:
     thread = threading.Thread(target=work)
     thread.start()
     inside.wait()
+    assert in_child(lambda: log == ["done"]) == "right"
+    thread.join()
+
+
+def test_a_fork_holds_no_lock_that_the_work_it_waits_for_needs() -> None:
+    """Logging and thread pools are locked before a fork, too: ours must come first."""
+    inside, forking = threading.Event(), threading.Event()
+    log = list[str]()
+
+    def work() -> None:
+        with forks.held_off():
+            inside.set()
+            forking.wait()
+            time.sleep(0.2)  # the fork is waiting for us by now
+            logging.getLogger("ganglion").setLevel(logging.INFO)
+            with ThreadPoolExecutor(1) as pool:
+                log.append(pool.submit(str, "done").result())
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    inside.wait()
+    forking.set()
     assert in_child(lambda: log == ["done"]) == "right"
     thread.join()

@@ -4,10 +4,16 @@ A forked child has a copy of all memory, but only of the thread that forked. A l
 another thread held would stay locked there for ever, and weights that a step was just
 writing would be half old, half new. So work that holds locks or writes weights does it
 inside of `held_off`, and a fork waits for it to end.
+
+The standard library's logging and thread pools lock themselves before a fork, too, and
+work that is waited for may log, or submit to a pool. What is registered last runs
+first: they are imported here, so that nobody waits for work while holding their locks.
 """
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401
+import logging  # noqa: F401
 import os
 import threading
 from collections import Counter

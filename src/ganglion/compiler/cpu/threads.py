@@ -216,8 +216,9 @@ def shared(threads: int) -> Iterator[Pool | None]:
         return
     try:
         if _pool is None or not _pool.fits(threads):
-            if _pool is not None:
-                _pool.close()
+            old, _pool = _pool, None  # an interrupt here must not leave a closed one
+            if old is not None:
+                old.close()
             _pool = Pool(_pool_size(threads))
         yield _pool
     finally:

@@ -34,6 +34,7 @@ from ganglion.switches import (
 from ganglion.switches import (
     enable_unsafe_deserialization as enable_unsafe_deserialization,
 )
+from ganglion.switches import environment_variable
 from ganglion.switches import (
     is_flash_attention_enabled as is_flash_attention_enabled,
 )
@@ -177,7 +178,7 @@ def backend_choice() -> str:
     """Return the backend that was asked for; ``"auto"`` if none was."""
     if _choices["backend"]:
         return str(_choices["backend"])
-    chosen = os.environ.get("GANGLION_BACKEND") or "auto"
+    chosen = environment_variable("GANGLION_BACKEND") or "auto"
     return known_backend(chosen, "GANGLION_BACKEND")
 
 
@@ -266,7 +267,7 @@ def precision() -> str:
     """
     if _choices["precision"]:
         return str(_choices["precision"])
-    chosen = os.environ.get("GANGLION_PRECISION") or "tf32"
+    chosen = environment_variable("GANGLION_PRECISION") or "tf32"
     return _known(chosen, "precision", PRECISIONS, "GANGLION_PRECISION")
 
 
@@ -354,7 +355,7 @@ def _known(name: str, kind: str, names: Iterable[str], variable: str = "") -> st
 
 def _switch(variable: str, default: bool) -> bool:
     """Return what a variable says that is on or off; one that is empty says nothing."""
-    text = os.environ.get(variable, "").strip().lower()
+    text = environment_variable(variable).strip().lower()
     if text and text not in (*_YES, *_NO):
         raise ValueError(
             f"{variable} must be one of {', '.join(_YES)}, or {', '.join(_NO)}, not "

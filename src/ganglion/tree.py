@@ -43,20 +43,22 @@ def flatten(structure: Any) -> list[Any]:
     >>> flatten({"b": [1, 2], "a": (3,)})
     [3, 1, 2]
     """
+    if not isinstance(structure, _NODES):
+        return [structure]
     leaves: list[Any] = []
     _collect(structure, leaves)
     return leaves
 
 
 def _collect(structure: Any, leaves: list[Any]) -> None:
+    parts = structure
     if isinstance(structure, dict):
-        for key in _ordered_keys(structure):
-            _collect(structure[key], leaves)
-    elif isinstance(structure, _NODES):
-        for part in structure:
+        parts = [structure[key] for key in _ordered_keys(structure)]
+    for part in parts:
+        if isinstance(part, _NODES):
             _collect(part, leaves)
-    else:
-        leaves.append(structure)
+        else:
+            leaves.append(part)
 
 
 def flatten_with_path(structure: Any) -> list[tuple[tuple[Any, ...], Any]]:
@@ -80,8 +82,11 @@ def map_leaves(function: Callable[[Any], Any], structure: Any) -> Any:
     >>> map_leaves(str, {"a": [1, (2, 3)]})
     {'a': ['1', ('2', '3')]}
     """
-    if not is_nested(structure):
+    if not isinstance(structure, _NODES):
         return function(structure)
+    kind = type(structure)
+    if kind is list or kind is tuple:
+        return kind([map_leaves(function, part) for part in structure])
     return _rebuilt(
         structure,
         {key: map_leaves(function, part) for key, part in _parts(structure)},
@@ -266,6 +271,8 @@ def pack(structure: Any, leaves: list[Any]) -> Any:
     >>> pack({"b": 0, "a": [0, 0]}, [1, 2, 3])
     {'b': 3, 'a': [1, 2]}
     """
+    if not isinstance(structure, _NODES):
+        return leaves[0]
     rest = iter(leaves)
 
     def fill(part: Any) -> Any:

@@ -12,7 +12,7 @@ import math
 import random as python_random
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -302,6 +302,13 @@ class Variable(Operators):
             f"<Variable path={self.path}, shape={self.shape}, dtype={self.dtype}"
             f"{numbers}>"
         )
+
+
+def arrays_of(variables: Mapping[str, Variable]) -> dict[str, np.ndarray]:
+    """Return the arrays of some variables, by the names they have here."""
+    if _active.overlay is None and not device_arrays.any_dirty():
+        return {name: variable._array for name, variable in variables.items()}
+    return {name: variable.array for name, variable in variables.items()}
 
 
 def _function_or_none(name: str, value: Any) -> Any:

@@ -173,3 +173,24 @@ def test_on_batch_methods_report_that_batch_alone():
     before = model.test_on_batch(x[:10], y[:10], return_dict=True)
     after = model.train_on_batch(x[:10], y[:10], return_dict=True)
     assert after == pytest.approx(before, rel=1e-5)
+
+
+def test_numbers_in_the_byte_order_of_another_machine_are_read():
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Rescaling(1.0)])
+    twice = keras.function(lambda x: x * 2)
+    for kind in ("i4", "u2", "f4", "f8"):
+        ours, theirs = np.array([[1, 2]], f"<{kind}"), np.array([[1, 2]], f">{kind}")
+        np.testing.assert_array_equal(model.predict(theirs, verbose=0), ours)
+        np.testing.assert_array_equal(twice(theirs), ours * 2)
+
+
+def test_rows_that_are_one_batch_share_its_program():
+    model, (x, _) = classifier(), blobs(20)
+    whole = model.predict_on_batch(x)
+    compiled = len(model._step_cache._steps)
+    np.testing.assert_array_equal(model.predict(x, verbose=0), whole)
+    assert len(model._step_cache._steps) == compiled
+    in_two = model.predict(x, batch_size=10, verbose=0)
+    np.testing.assert_allclose(in_two, whole, rtol=1e-6)
+    with pytest.warns(UserWarning, match="ran out of data"):
+        model.predict(x, steps=2, verbose=0)

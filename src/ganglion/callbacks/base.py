@@ -297,7 +297,7 @@ class CallbackList(Callback):
         return any(self.needs_batches_in(mode) for mode in _BATCH_HOOKS)
 
     def needs_batches_in(self, mode: str) -> bool:
-        return any(
+        return bool(self.callbacks) and any(
             callback.needs_batches_in(mode)
             if isinstance(callback, Callback)
             else any(_wants_each(callback, name) for name in _BATCH_HOOKS[mode])
@@ -325,6 +325,8 @@ class CallbackList(Callback):
         if model is None:
             return
         super().set_model(model)
+        if not self.callbacks:
+            return
         if self.history is not None:
             model.history = self.history
         for callback in self.callbacks:

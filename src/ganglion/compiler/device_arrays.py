@@ -48,6 +48,11 @@ def is_dirty_on_device(array: np.ndarray) -> bool:
     return id(array) in _dirty
 
 
+def any_dirty() -> bool:
+    """Return whether the newest values of any array are on a device."""
+    return bool(_dirty)
+
+
 def sync_to_host(array: np.ndarray) -> np.ndarray:
     """Return an array with its newest values."""
     if _dirty and (copy := _dirty.get(id(array))):

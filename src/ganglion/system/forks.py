@@ -16,36 +16,49 @@ import concurrent.futures.thread  # noqa: F401
 import logging  # noqa: F401
 import os
 import threading
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
-_changed = threading.Condition()
-_working: Counter[int] = Counter()  # how often each thread is inside of `held_off`
+_lock = threading.RLock()
+_changed = threading.Condition(_lock)
+_working: dict[int, int] = {}  # how often each thread is inside of `held_off`
 _forking = False
 
 
-@contextmanager
-def held_off() -> Iterator[None]:
+class _HeldOff:
+    """A block that no fork interrupts; one object serves all threads."""
+
+    def __enter__(self) -> None:
+        thread = threading.get_ident()
+        if thread in _working:  # only this thread changes its number
+            _working[thread] += 1
+            return
+        with _lock:
+            while _forking:
+                _changed.wait()
+            _working[thread] = 1
+
+    def __exit__(self, *error: object) -> None:
+        thread = threading.get_ident()
+        if _working[thread] > 1:
+            _working[thread] -= 1
+            return
+        with _lock:
+            del _working[thread]
+            if _forking:
+                _changed.notify_all()
+
+
+_HELD_OFF = _HeldOff()
+
+
+def held_off() -> AbstractContextManager[None]:
     """Let no thread fork this process inside of this block.
 
     >>> with held_off():
     ...     "compile, or run a chunk of steps"
     'compile, or run a chunk of steps'
     """
-    thread = threading.get_ident()
-    with _changed:
-        while _forking and not _working[thread]:
-            _changed.wait()
-        _working[thread] += 1
-    try:
-        yield
-    finally:
-        with _changed:
-            _working[thread] -= 1
-            if not _working[thread]:
-                del _working[thread]
-                _changed.notify_all()
+    return _HELD_OFF
 
 
 def _before() -> None:
@@ -67,8 +80,11 @@ def _after_in_parent() -> None:
 
 
 def _after_in_child() -> None:
-    global _changed, _forking
-    _changed, _forking = threading.Condition(), False  # no other thread waits here
+    global _lock, _changed, _forking
+    _lock = threading.RLock()  # no other thread waits here
+    _changed, _forking = threading.Condition(_lock), False
+    for thread in _working.keys() - {threading.get_ident()}:  # nor works
+        del _working[thread]
 
 
 if hasattr(os, "register_at_fork"):

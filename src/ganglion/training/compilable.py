@@ -32,6 +32,7 @@ class Compilable(Layer):
     _untracked = Layer._untracked | {
         "history", "loss", "training_state", "notes", "_step_cache", "_compile_loss",
         "_compile_metrics", "_compile_arguments", "_loss_tracker", "_chosen_weights",
+        "stop_training", "stop_evaluating", "stop_predicting",
     }  # fmt: skip
 
     _network: FunctionalGraph | None = None
@@ -120,7 +121,7 @@ class Compilable(Layer):
 
     def between_steps(self) -> AbstractContextManager[None]:
         """Keep other threads from using this model, in the middle of no step."""
-        return self._step_cache.lock.acquired()
+        return self._step_cache.lock
 
     def get_weights(self) -> list[np.ndarray]:
         with self.between_steps():
@@ -308,13 +309,14 @@ class Compilable(Layer):
         """
         return self.get_metrics_result() if results is None else last_logs(results)
 
-    def epoch_logs(self, logs: Logs) -> Logs:
-        """Return the logs of an epoch from those of its last batch, as Keras has them.
+    def epoch_logs(self, results: Any) -> Logs:
+        """Return the logs of an epoch from its last steps, as Keras has them.
 
         Metrics are asked again; what is reported under other names stays as it is.
         """
-        metrics = self.get_metrics_result() if logs else {}
-        return metrics if set(metrics) == set(logs) else logs
+        metrics = self.get_metrics_result()
+        logs = metrics if results is None else last_logs(results)
+        return metrics if metrics.keys() == logs.keys() else logs
 
     def _metric_results(self) -> dict[str, Any]:
         compiled = self._compile_metrics

@@ -8,7 +8,7 @@ before anything runs.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -64,6 +64,8 @@ def as_array(x: Any, name: str) -> np.ndarray:
             f"numbers first, names by np.unique({name}, return_inverse=True), or begin "
             "the model with a layer for text and an Input(..., dtype='string')."
         )
+    if not array.dtype.isnative:  # files of other machines: compiled code has ours
+        array = array.astype(array.dtype.newbyteorder("="))
     if is_float(array.dtype):
         array = array.astype(config.floatx(), copy=False)
     elif array.dtype.itemsize == 8:
@@ -116,14 +118,14 @@ def named_leaves(structure: Any, name: str) -> list[tuple[str, Any]]:
     ]
 
 
-@dataclass(frozen=True)
-class Signature:
+class Signature(NamedTuple):
     """All that the graph of a step depends on, and nothing else; hashable."""
 
     batch: int
     rows: int | None  # None: the batch itself is given, there is nothing to gather
     shuffle: bool
-    columns: tuple[tuple[str, tuple[int, ...], str], ...]
+    columns: tuple[tuple[str, tuple[int, ...], np.dtype], ...]
+    structure: Hashable  # of x, y and weights, whose leaves are the columns' names
     change: Any = None  # of the images of a batch, by its number and the order's seed
 
 
@@ -140,7 +142,12 @@ class Batch(NamedTuple):
         def apply(leaf: Any) -> Any:
             return None if leaf is None else function(leaf)
 
-        return Batch(*(tree.map_leaves(apply, structure) for structure in self))
+        x, y, sample_weight = self
+        return Batch(
+            tree.map_leaves(apply, x),
+            tree.map_leaves(apply, y),
+            tree.map_leaves(apply, sample_weight),
+        )
 
 
 @dataclass(frozen=True)
@@ -173,17 +180,13 @@ class Table:
     """
 
     def __init__(self, x: Any, y: Any = None, sample_weight: Any = None) -> None:
-        parts = Batch(x, y, sample_weight)
-        self.parts = Batch(*map(_arrays, parts, Batch._fields))
+        self.parts = Batch(
+            _arrays(x, "x"), _arrays(y, "y"), _arrays(sample_weight, "sample_weight")
+        )
         self.columns: list[tuple[str, np.ndarray]] = []
-        names = []
-        for structure, part in zip(self.parts, Batch._fields, strict=True):
-            leaves = named_leaves(structure, part)
-            # Labels that no loss needs and weights of no output may be None.
-            self.columns += [(name, leaf) for name, leaf in leaves if leaf is not None]
-            known = [None if leaf is None else name for name, leaf in leaves]
-            names.append(None if structure is None else tree.pack(structure, known))
-        self.names = Batch(*names)
+        self._is_nested = False
+        self.names = Batch(*map(self._named, self.parts, Batch._fields))
+        self._structure: Hashable = repr(self.names) if self._is_nested else self.names
         self.rows = _common_rows(self.columns)
         # What a generator of augmented images needs, None without one.
         self.batch_size: int | None = None
@@ -191,12 +194,32 @@ class Table:
         self.change: Any = None
         self._checked: set[ColumnLimit] = set()
 
+    def _named(self, structure: Any, part: str) -> Any:
+        """Add the columns of a part; return their names in its structure."""
+        if isinstance(structure, np.ndarray):
+            self.columns.append((part, structure))
+            return part
+        if structure is None:
+            return None
+        self._is_nested = True
+        leaves = named_leaves(structure, part)
+        # Labels that no loss needs and weights of no output may be None.
+        self.columns += [(name, leaf) for name, leaf in leaves if leaf is not None]
+        known = [None if leaf is None else name for name, leaf in leaves]
+        return tree.pack(structure, known)
+
     def signature(self, batch: int, rows: int | None, shuffle: bool) -> Signature:
         """Return what a step over this table depends on."""
-        columns = tuple(
-            (name, array.shape[1:], array.dtype.name) for name, array in self.columns
-        )
-        return Signature(batch, rows, shuffle, columns, self.change)
+        columns = [(name, array.shape[1:], array.dtype) for name, array in self.columns]
+        structure, change = self._structure, self.change
+        return Signature(batch, rows, shuffle, tuple(columns), structure, change)
+
+    def is_one_batch(self, size: int, steps: int | None) -> bool:
+        """Return whether all rows are one batch as they are: none are to be gathered.
+
+        A generator's change of its images goes by where an epoch stands.
+        """
+        return self.rows <= size and steps in (None, 1) and self.change is None
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the columns by name."""
@@ -204,10 +227,10 @@ class Table:
 
     def check(self, limits: Iterable[ColumnLimit]) -> None:
         """Refuse indices and labels out of range; each limit is checked once."""
-        new = [limit for limit in limits if limit not in self._checked]
-        for limit in new:
-            limit.check(self.arrays()[limit.column])
-        self._checked.update(new)
+        for limit in limits:
+            if limit not in self._checked:
+                limit.check(self.arrays()[limit.column])
+                self._checked.add(limit)
 
     def renew(self) -> None:
         """Let every backend look anew at what the arrays hold."""
@@ -239,8 +262,11 @@ def _arrays(
 ) -> Any:
     if structure is None:
         return None
-    if isinstance(structure, list) and not _is_list_of_inputs(structure):
-        structure = convert(structure, name)
+    is_nested = isinstance(structure, (dict, list, tuple))
+    if not is_nested or (
+        isinstance(structure, list) and not _is_list_of_inputs(structure)
+    ):
+        return convert(structure, name)
     leaves = named_leaves(structure, name)
     arrays = [None if leaf is None else convert(leaf, path) for path, leaf in leaves]
     return tree.pack(structure, arrays)
@@ -259,11 +285,10 @@ def _common_rows(columns: list[tuple[str, np.ndarray]]) -> int:
     for name, array in columns:
         if array.ndim == 0:
             raise ValueError(f"`{name}` is a single number; data needs rows.")
-    lengths = {name: len(array) for name, array in columns}
-    if len(set(lengths.values())) > 1:
-        text = ", ".join(f"{name} has {n}" for name, n in lengths.items())
-        raise ValueError(f"The arrays differ in their number of rows: {text}.")
     rows = len(columns[0][1])
+    if any(len(array) != rows for _, array in columns):
+        text = ", ".join(f"{name} has {len(array)}" for name, array in columns)
+        raise ValueError(f"The arrays differ in their number of rows: {text}.")
     if rows == 0:
         raise ValueError(f"`{columns[0][0]}` is empty: there is nothing to learn from.")
     return rows
@@ -430,8 +455,10 @@ def rows(
     """
     _build_on_text(model, x)
     part = _host_part(model)
-    x, y, sample_weight = Batch(x, y, sample_weight).map(as_lazy)
-    is_lazy = _any_lazy((x, y, sample_weight))
+    x = tree.map_leaves(as_lazy, x)
+    y = tree.map_leaves(as_lazy, y)
+    sample_weight = tree.map_leaves(as_lazy, sample_weight)
+    is_lazy = LazyRows in map(type, tree.flatten([x, y, sample_weight]))
     if part is None and not is_lazy:
         return table(model, x, y, sample_weight)
     parts = Batch(
@@ -449,10 +476,6 @@ def rows(
         return table(model, *parts)
     batches = RowBatches(tuple(parts), count, checked_batch(batch_size, count, 6))
     return Stream(batches, shuffle, int(model.training_state.order.array[0]))
-
-
-def _any_lazy(structure: Any) -> bool:
-    return any(isinstance(leaf, LazyRows) for leaf in tree.flatten(structure))
 
 
 def as_column(x: Any, name: str) -> Any:
@@ -513,7 +536,7 @@ def _ordered_inputs(model: TrainableModel, x: Any) -> Any:
         x = {key: _alone_as_array(part) for key, part in x.items()}
     if isinstance(network.inputs, dict):
         return network.matched(x)
-    return _in_order(x, network.input_names)
+    return _in_order(x, network.input_names) if isinstance(x, dict) else x
 
 
 def _alone_as_array(part: Any) -> Any:
@@ -534,7 +557,7 @@ def table(
     _check_inputs(network, x)
     if network.host_part is not None:
         x = network.host_part.run(_arrays(x, "x", as_host_array))
-    if not isinstance(network.outputs, dict):
+    if isinstance(y, dict) and not isinstance(network.outputs, dict):
         y = _in_order(y, network.output_names)
     rows = Table(x, y, sample_weight)
     if y is not None and model.loss is not None and not model.overrides_loss:
@@ -542,8 +565,8 @@ def table(
     return rows
 
 
-def _in_order(data: Any, names: list[str]) -> Any:
-    if not isinstance(data, dict) or not set(names) <= set(data):
+def _in_order(data: dict[str, Any], names: list[str]) -> Any:
+    if not set(names) <= set(data):
         return data
     picked = [data[name] for name in names]
     return picked if len(picked) > 1 else picked[0]

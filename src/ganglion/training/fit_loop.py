@@ -32,22 +32,16 @@ class ChunkSizer:
     def __init__(self, each_batch: bool, steps: int = 1) -> None:
         self._each_batch = each_batch
         self.steps = steps
-        self._started = 0.0
 
     def chunk(self, most: int) -> int:
         """Return how many steps to run next."""
-        self._last = 1 if self._each_batch else max(1, min(self.steps, most))
-        return self._last
+        return 1 if self._each_batch else max(1, min(self.steps, most))
 
-    def __enter__(self) -> ChunkSizer:
-        self._started = time.perf_counter()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        seconds = max(time.perf_counter() - self._started, 1e-9)
-        wanted = int(self._last * CHUNK_SECONDS / seconds)
+    def took(self, chunk: int, seconds: float) -> None:
+        """Learn from how long a chunk of steps took."""
+        wanted = int(chunk * CHUNK_SECONDS / max(seconds, 1e-9))
         # The first steps are slower than the rest: grow, but not all at once.
-        self.steps = max(1, min(wanted, self._last * 16))
+        self.steps = max(1, min(wanted, chunk * 16))
 
 
 def run_epoch(
@@ -87,13 +81,14 @@ def run_epoch(
         chunk = sizer.chunk(min(left // rows, steps - done))
         if before is not None:
             before(done)
-        with cache.lock.acquired():
+        with cache.lock:
             if compiled is None or watched or rows != compiled_for:
                 signature = table.signature(rows, table.rows, shuffle)
                 compiled = cache.step(kind, table, signature)  # outside of the timing
                 compiled_for = rows
-            with sizer:
-                results = cache.run(compiled, table, chunk, cursor)
+            started = time.perf_counter()
+            results = cache.run(compiled, table, chunk, cursor)
+            sizer.took(chunk, time.perf_counter() - started)
         done += chunk
         if rows == size:
             cache.chunk_sizes[key] = sizer.steps
@@ -282,7 +277,7 @@ class FitLoop:
                 break
         if not state.steps_done:
             return None
-        return dict(model.epoch_logs(model.batch_logs(results)))
+        return dict(model.epoch_logs(results))
 
     def _chunks(self, done: int, hears_batches: bool) -> Iterator[tuple[int, Any]]:
         """Run one epoch; yield the number of steps done so far, and their results."""

@@ -294,6 +294,8 @@ def _as_array(leaf: Any) -> np.ndarray | None:
     if hasattr(leaf, "detach"):
         leaf = leaf.detach().cpu()
     array = np.asarray(leaf)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
     return array if array.dtype.kind in "biufV" else None
 
 

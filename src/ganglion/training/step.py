@@ -44,7 +44,7 @@ class StepCache:
 
     def clear(self) -> None:
         """Trace everything anew; called when the model or its training changes."""
-        with self.lock.acquired():
+        with self.lock:
             self._steps.clear()
             self._schedules.clear()
             self.chunk_sizes.clear()
@@ -57,7 +57,6 @@ class StepCache:
         key = (
             kind,
             signature,
-            repr(table.names),
             config.backend_choice(),
             config.precise(),
             config.precision(),
@@ -88,7 +87,7 @@ class StepCache:
     def prepare(self, kind: str, table: Table, size: int, shuffle: bool) -> None:
         """Trace and compile the step for a table, so that the metrics exist."""
         signature = table.signature(min(size, table.rows), table.rows, shuffle)
-        with self.lock.acquired():
+        with self.lock:
             self.step(kind, table, signature)
 
     def traced(self, kind: str, table: Table, signature: Signature) -> Step:
@@ -115,7 +114,8 @@ class StepCache:
     ) -> Any:
         """Run some steps; return the results in the structure of the outputs."""
         step, executable = compiled
-        table.check(step.limits)
+        if step.limits:
+            table.check(step.limits)
         columns = table.arrays()
         data = {name: columns[name] for name in step.program.data}
         training = self._model.training_state
@@ -127,7 +127,7 @@ class StepCache:
 
     def run_batch(self, kind: str, table: Table) -> Any:
         """Run one step on a whole table as its batch."""
-        with self.lock.acquired():
+        with self.lock:
             table, length = self.padded(kind, table)
             compiled = self.step(kind, table, table.signature(table.rows, None, False))
             cursor = self._model.training_state.cursor
@@ -143,20 +143,19 @@ class StepCache:
             return table, None
         return self.buckets.padded(kind, table)
 
-    @contextmanager
-    def cursor(self) -> Iterator[Cursor]:
+    def take_cursor(self) -> Cursor:
         """Return a cursor at the first row, beside that of training."""
-        # Used again, because a GPU records launches for arrays at certain addresses.
         try:
             cursor = self._cursors.pop()
         except IndexError:
             cursor = Cursor(np.zeros((), "int32"), np.zeros(2, "uint32"))
         cursor.position[...] = 0
         cursor.order[...] = self._model.training_state.order.array
-        try:
-            yield cursor
-        finally:
-            self._cursors.append(cursor)
+        return cursor
+
+    def return_cursor(self, cursor: Cursor) -> None:
+        """Keep a cursor for the next run: a GPU records launches by addresses."""
+        self._cursors.append(cursor)
 
 
 # ---- threads -----------------------------------------------------------------------
@@ -183,30 +182,38 @@ class ModelLock:
         self._model = model
         self._running, self._queue = threading.Lock(), threading.Lock()
         self._owner: int | None = None  # the thread that is running now
+        self._depth = 0  # how often it has acquired the lock
         self._threads: dict[threading.Thread, _ThreadMetrics] = {}
         self._last: threading.Thread | None = None  # whose sums the metrics hold
 
-    @contextmanager
-    def acquired(self) -> Iterator[None]:
+    def __enter__(self) -> None:
         """Use the model while no other thread does; the lock is reentrant.
 
         Callbacks run without it: they may wait for other threads.
         """
         if self._owner == threading.get_ident():
-            yield
+            self._depth += 1
             return
-        with forks.held_off():
-            with (
-                self._queue
-            ):  # a thread that comes again and again lets waiting ones in
+        forks.held_off().__enter__()
+        try:
+            with self._queue:  # who comes again and again lets waiting threads in
                 self._running.acquire()
-            try:
-                self._owner = threading.get_ident()
-                self._switch_metrics(threading.current_thread())
-                yield
-            finally:
-                self._owner = None
-                self._running.release()
+            self._owner, self._depth = threading.get_ident(), 1
+            self._switch_metrics(threading.current_thread())
+        except BaseException:
+            self._leave()
+            raise
+
+    def __exit__(self, *error: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._leave()
+
+    def _leave(self) -> None:
+        if self._owner == threading.get_ident():  # not interrupted while it waited
+            self._owner = None
+            self._running.release()
+        forks.held_off().__exit__(None, None, None)
 
     def _switch_metrics(self, thread: threading.Thread) -> None:
         before, self._last = self._last, thread
@@ -232,7 +239,7 @@ class ModelLock:
         A model can be trained by one thread at a time only.
         """
         thread = threading.current_thread()
-        with self.acquired():
+        with self:
             if fits:
                 self.refuse_training("fit")
             entry = self._threads.setdefault(thread, _ThreadMetrics())

@@ -12,6 +12,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ from ganglion.masks import get_keras_mask, set_keras_mask
 from ganglion.ops.bounds import Limit
 from ganglion.training.data_adapters import PADDING, Batch, ColumnLimit, Signature
 from ganglion.training.state import TrainableModel
-from ganglion.variables import Scope, Variable
+from ganglion.variables import Scope, Variable, arrays_of
 
 
 @dataclass(frozen=True)
@@ -47,14 +48,20 @@ class Step:
     limits: tuple[ColumnLimit, ...] = ()
     late: Mapping[str, LateResult] = field(default_factory=dict)
 
+    @cached_property
+    def names(self) -> Mapping[Variable, str]:
+        """The names of the variables."""
+        return {variable: name for name, variable in self.variables.items()}
+
     def results(self, of_steps: Mapping[str, np.ndarray]) -> Any:
         """Return the results of some steps in the structure of the outputs."""
         if not of_steps and not self.late:
             return None
         late = {name: late.numbers()[None] for name, late in self.late.items()}
         both = {**of_steps, **late}
-        names = [f"output/{number}" for number in range(len(both))]
-        return tree.pack(self.outputs, [both[name] for name in names])
+        return tree.pack(
+            self.outputs, [both[f"output/{number}"] for number in range(len(both))]
+        )
 
 
 @dataclass(frozen=True)
@@ -90,13 +97,15 @@ def state_arrays(
     Some variables may be `replaced` by other arrays. A backend whose state is device-
     resident gets arrays without a sync to the host: it may have newer values.
     """
-
-    def array(variable: Variable) -> np.ndarray:
-        if variable in replaced:
-            return replaced[variable]
-        return variable.unsynced_array if device_resident else variable.array
-
-    return {name: array(variable) for name, variable in step.variables.items()}
+    if device_resident:
+        arrays = {name: v.unsynced_array for name, v in step.variables.items()}
+    else:
+        arrays = arrays_of(step.variables)
+    for variable, array in replaced.items():
+        name = step.names.get(variable)
+        if name is not None:
+            arrays[name] = array
+    return arrays
 
 
 def train_step(

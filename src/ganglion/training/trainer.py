@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -168,7 +167,8 @@ class Trainer(StepMethods):
         """Return the loss and the metrics on a table or stream, by name."""
         total = -(-source.rows // size) if isinstance(source, Table) and size else None
         steps = _limited_steps(steps, total)
-        logs: Logs = {}
+        hears_batches = callbacks.hears_batches_in("test")
+        done, results = 0, None
         with self._step_cache.lock.own_metrics():
             self.reset_metrics()
             self.stop_evaluating = False
@@ -176,11 +176,11 @@ class Trainer(StepMethods):
             for done, results in self._chunks(
                 "test", source, size or 0, steps, callbacks
             ):
-                logs = self.batch_logs(results)
-                callbacks.on_test_batch_end(done - 1, logs)
+                if hears_batches:
+                    callbacks.on_test_batch_end(done - 1, self.batch_logs(results))
                 if self.stop_evaluating:
                     break
-            logs = self.epoch_logs(logs)
+            logs = self.epoch_logs(results) if done else {}
             callbacks.on_test_end(logs)
         return logs
 
@@ -238,9 +238,14 @@ class Trainer(StepMethods):
         begin = getattr(callbacks, f"on_{kind}_batch_begin")
         cache = self._step_cache
         if isinstance(source, Table):
+            if source.is_one_batch(size, steps):
+                begin(0)
+                yield 1, cache.run_batch(kind, source)
+                return
             each = callbacks.needs_batches_in(kind)
             source, length = cache.padded(kind, source)
-            with cache.cursor() as cursor:
+            cursor = cache.take_cursor()
+            try:
                 for done, results in fit_loop.run_epoch(
                     cache,
                     kind,
@@ -252,6 +257,8 @@ class Trainer(StepMethods):
                     before=begin,
                 ):
                     yield done, cache.buckets.cut(results, length)
+            finally:
+                cache.return_cursor(cursor)
             return
         source.restart()
         if kind == "predict" and data_adapters.is_never_compiled(self):
@@ -364,16 +371,16 @@ def _validation_size(held_out: Source | None, batch_size: int | None) -> int | N
 
 def _joined(parts: list[Any]) -> Any:
     """Join the results of chunks, each (steps, batch, ...), into rows."""
+    if len(parts) == 1:
+        return tree.map_leaves(_as_rows, parts[0])
     columns = zip(*map(tree.flatten, parts), strict=True)
-    rows = [
-        # Not by -1: rows may have no elements.
-        [x.reshape(math.prod(x.shape[:2]), *x.shape[2:]) for x in chunks]
-        for chunks in columns
-    ]
-    return tree.pack(
-        parts[0],
-        [own[0] if len(own) == 1 else np.concatenate(own) for own in rows],
-    )
+    joined = [np.concatenate(list(map(_as_rows, chunks))) for chunks in columns]
+    return tree.pack(parts[0], joined)
+
+
+def _as_rows(results: np.ndarray) -> np.ndarray:
+    steps, batch, *row = results.shape
+    return results.reshape(steps * batch, *row)  # not by -1: rows may be empty
 
 
 def _as_list(logs: Logs, names: list[str]) -> Any:

@@ -406,18 +406,21 @@ def test_programs_share_the_memory_of_a_step():
     arenas, large, small_one = Arenas(), Owner(), Owner()
     arenas.announce(large, 5000)
     arenas.announce(small_one, 1000)
-    with arenas.reserved(5000) as first:
-        assert len(first) >= 5000
-        assert first.ctypes.data % 64 == 0
-        with arenas.reserved(1000) as other:  # both at once: not the same memory
-            assert not np.shares_memory(first, other)
-    with arenas.reserved(1000) as again:
-        assert again is first
+    first = arenas.reserve(5000)
+    assert len(first) >= 5000
+    assert first.ctypes.data % 64 == 0
+    other = arenas.reserve(1000)  # both at once: not the same memory
+    assert not np.shares_memory(first, other)
+    arenas.release(other)
+    arenas.release(first)
+    again = arenas.reserve(1000)
+    assert again is first
+    arenas.release(again)
     del large
-    with arenas.reserved(1000) as after:
-        assert len(after) == 1000
-    with arenas.reserved(2000) as grown:
-        assert len(grown) == 2000
+    after = arenas.reserve(1000)
+    assert len(after) == 1000
+    arenas.release(after)
+    assert len(arenas.reserve(2000)) == 2000
 
 
 def test_many_rows_are_predicted_in_chunks(monkeypatch):
@@ -502,9 +505,7 @@ def test_chunks_never_get_much_longer_than_planned():
     for _ in range(20):
         steps = sizer.chunk(10**9)
         assert steps * seconds_a_step <= 1.1 * CHUNK_SECONDS or steps == 1
-        sizer.__enter__()
-        sizer._started -= steps * seconds_a_step  # as if that much time had passed
-        sizer.__exit__()
+        sizer.took(steps, steps * seconds_a_step)
         last = steps * seconds_a_step
     assert last > 0.5 * CHUNK_SECONDS
 

@@ -6,7 +6,6 @@ import threading
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import cached_property
 from itertools import accumulate
 from types import MappingProxyType
@@ -98,11 +97,15 @@ class CompiledProgram:
         }
         arrays.update((name, copy) for name, (_, copy) in copied.items())
         if self._calls and steps > 0:
-            running = forks.held_off()
-            with running, self._busy, ARENAS.reserved(self.plan.arena) as arena:
-                before = {name: arrays[name].copy() for name in self._kept_state(state)}
-                self._run(arrays, results, steps, arena)
-                self._raise_host_error(arrays, before)
+            with forks.held_off(), self._busy:
+                arena = ARENAS.reserve(self.plan.arena)
+                try:
+                    kept = self._kept_state(state)
+                    before = {name: arrays[name].copy() for name in kept}
+                    self._run(arrays, results, steps, arena)
+                    self._raise_host_error(arrays, before)
+                finally:
+                    ARENAS.release(arena)
         for name, (array, copy) in copied.items():
             if name in state:
                 array[...] = copy
@@ -268,8 +271,7 @@ class Arenas:
         if free is not None and len(free) > max(self._needed, default=0):
             self._free = None
 
-    @contextmanager
-    def reserved(self, nbytes: int) -> Iterator[np.ndarray]:
+    def reserve(self, nbytes: int) -> np.ndarray:
         """Reserve at least this much; programs that run at once get their own."""
         with self._lock:
             self._settle()
@@ -277,12 +279,13 @@ class Arenas:
         if arena is None or len(arena) < nbytes:
             arena = None  # free the small one before there is a large one
             arena = aligned(nbytes)
-        try:
-            yield arena
-        finally:
-            with self._lock:
-                if self._free is None or len(self._free) < len(arena):
-                    self._free = arena
+        return arena
+
+    def release(self, arena: np.ndarray) -> None:
+        """Take back what was reserved."""
+        with self._lock:
+            if self._free is None or len(self._free) < len(arena):
+                self._free = arena
 
     def free(self) -> None:
         """Free what is not reserved now; the next run allocates it anew."""
@@ -367,20 +370,27 @@ class Layout:
                 self._pointers[:, column] = callbacks[buffer].address
             elif buffer.kind != "arena":
                 columns.setdefault(buffer.name, []).append(column)
-        self._columns = {name: np.array(slot) for name, slot in columns.items()}
-        self._bound: dict[str, int] = {}
-        self._results = [name for name in columns if name in plan.results]
+        first_words = [thread * width for thread in range(threads)]
+        self._slots = {
+            name: [first + column for first in first_words for column in own]
+            for name, own in columns.items()
+        }
+        self._words = self._pointers.data.cast("B").cast("q")
+        # The arrays of a state stay the same from run to run, and where they are.
+        self._state = {b.name for b in slots if b and b.kind == "state"}
+        self._bound: dict[str, weakref.ref[np.ndarray]] = {}
         self._in_arena = [n for n, b in enumerate(slots) if b and b.kind == "arena"]
         offsets = [self._arena_offsets(thread) for thread in range(threads)]
         self._offsets = np.array(offsets, np.int64)
-        self._arena = 0
+        self._arena: weakref.ref[np.ndarray] | None = None
         # Of pointers that move with slices: for slice 0, and that without the arena.
         self._slice_cursors: list[tuple[np.ndarray, np.ndarray]] = []
         functions = [address(call.function) for call in calls]
         self._tapes = [self._tape(functions, thread) for thread in range(threads)]
         self._step_cursors = [self._cursors(slots, thread) for thread in range(threads)]
-        self._job = self._described()
-        self._address = int(self._job.ctypes.data)
+        described = self._described()
+        self._job = described.data
+        self._address = int(described.ctypes.data)
 
     def _arena_offsets(self, thread: int) -> list[int]:
         """Return where in the arena a thread finds the buffers of the calls."""
@@ -518,21 +528,23 @@ class Layout:
         return np.array(words, np.int64)
 
     def bind(self, arrays: Mapping[str, np.ndarray], arena: np.ndarray) -> None:
-        """Point at these arrays; only what has changed is written."""
-        start = arena.__array_interface__["data"][0]
-        if start != self._arena:
-            self._arena = start
+        """Point at these arrays; only what may have changed is written."""
+        if self._arena is None or self._arena() is not arena:
+            self._arena = weakref.ref(arena)
+            start = _address(arena)
             self._pointers[:, self._in_arena] = self._offsets + start
             for cursors, offsets in self._slice_cursors:
                 cursors[...] = offsets + start
-        bound = self._bound
-        for name, columns in self._columns.items():
-            address = arrays[name].__array_interface__["data"][0]
-            if bound.get(name) != address:
-                bound[name] = address
-                self._pointers[:, columns] = address
-        for name in self._results:
-            del bound[name]  # their pointers move on while a program runs
+        words, bound = self._words, self._bound
+        for name, slots in self._slots.items():
+            array = arrays[name]
+            if name in bound and bound[name]() is array:
+                continue
+            address = _address(array)
+            for slot in slots:
+                words[slot] = address
+            if name in self._state:
+                bound[name] = weakref.ref(array)
 
     def job(self, steps: int, barrier: int = 0, spins: int = 0) -> int:
         """Return the address of the job of some steps."""
@@ -540,3 +552,8 @@ class Layout:
         for ranges in self._ranges.values():
             ranges[:, 0] = 0
         return self._address
+
+
+def _address(array: np.ndarray) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address

@@ -34,6 +34,9 @@ def test_every_hook_reaches_every_callback_in_order():
         getattr(every, name)(*args)
         expected = (*args[:-1], {"loss": 0.5})
         assert calls == [("a", name, expected), ("b", name, expected)]
+    calls.clear()
+    every.on_predict_batch_begin({})  # whatever is given as the number goes through
+    assert [args[0] for _, _, args in calls] == [{}, {}]
 
 
 def test_older_batch_hooks_are_called():

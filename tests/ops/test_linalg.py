@@ -241,6 +241,19 @@ def test_pieces_are_put_together_again():
         np.testing.assert_allclose(again, WAVE, atol=1e-5)
 
 
+def test_pieces_without_a_window_are_added_as_they_are():
+    pieces = ops.stft(WAVE, 16, 4, 16, window=None)
+    again = ops.istft(pieces, 16, 4, 16, length=60, window=None)
+    np.testing.assert_allclose(again[16:40], 4 * WAVE[16:40], atol=1e-5)
+
+
+def test_pairs_become_complex_numbers_of_64_bits():
+    for kind in ("float16", "float32", "float64"):
+        numbers = ops.view_as_complex(np.array([[1, 2]], kind))
+        assert numbers.dtype == "complex64"
+        np.testing.assert_array_equal(numbers, [1 + 2j])
+
+
 def test_shapes_of_keras_tensors():
     x = Input((5, 3))
     assert [part.shape for part in ops.svd(x)] == [

@@ -11,6 +11,12 @@ import ganglion
 M, X = np.ones((2, 3), "float32"), np.ones((2, 8, 3), "float32")
 PAIR = (M, M)
 
+
+def double(keras: Any) -> Any:
+    x = keras.KerasTensor((2, 3))
+    return keras.Function(x, x * 2)
+
+
 # What is called with `keras` or with Ganglion, and the words that both must say.
 CASES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda k: k.ops.reshape(M, (-2, 3)), "non-negative integer"),
@@ -69,6 +75,14 @@ CASES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda k: k.Function([], k.KerasTensor((3,))), "argument cannot be empty"),
     (lambda k: k.Function(k.Input((3,)), k.ops.exp(k.Input((2,)))),
      "Output .* is not connected to `inputs`"),
+    (lambda k: double(k)(X), "incompatible inputs"),
+    (lambda k: double(k)(M[:1]), "incompatible inputs"),
+    (lambda k: k.ops.image.extract_patches_3d(X[None, ..., None], (4, 4)),
+     "Expected an int or a tuple of length 3"),
+    (lambda k: k.layers.Conv1DTranspose(2, 2, strides=2, output_padding=2),
+     "`output_padding` must be strictly less than `strides`"),
+    (lambda k: k.layers.BatchNormalization(renorm=True, renorm_clipping={"dmax": -1.0}),
+     "dmax should be non-negative"),
     (lambda k: k.Variable("ones", name="a/b"), "cannot contain character `/`"),
     (lambda k: k.Variable("ones"), "When creating a Variable from an initializer"),
     (lambda k: setattr(k.Variable(1.0), "constraint", "no"),

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import activations, config, keras2, ops, random, utils
+from ganglion import activations, config, keras2, ops, random, symbolic, utils
 from ganglion.activations import (
     elu,
     hard_sigmoid,
@@ -24,6 +24,7 @@ from ganglion.activations import (
     tanh,
 )
 from ganglion.compat.unsupported import explain
+from ganglion.config import data_format_of as standardize_data_format
 from ganglion.config import (
     epsilon,
     floatx,
@@ -47,6 +48,8 @@ from ganglion.ops import (
     binary_crossentropy,
     cast,
     categorical_crossentropy,
+    convert_to_numpy,
+    convert_to_tensor,
     cos,
     equal,
     exp,
@@ -86,6 +89,7 @@ from ganglion.ops import (
 from ganglion.ops.dispatch import result_type
 from ganglion.random import truncated_normal
 from ganglion.scopes import name_scope as name_scope
+from ganglion.symbolic import KerasTensor as KerasTensor
 from ganglion.symbolic import is_symbolic as is_keras_tensor
 from ganglion.variables import Variable, current_scope
 
@@ -93,6 +97,11 @@ from ganglion.variables import Variable, current_scope
 def backend() -> str:
     """Return the name old scripts compare with: ours is neither of theirs."""
     return "ganglion"
+
+
+def compute_output_spec(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Return the Keras tensors that a function of Keras tensors gives."""
+    return symbolic.infer(fn, args, kwargs, stretches=True)
 
 
 def clear_session(free_memory: bool = True) -> None:

@@ -335,6 +335,8 @@ class CallbackList(Callback):
     def _group(self, index: int) -> tuple[int, int]:
         """Return the first and last of the steps that share a call of batch hooks."""
         size = int(getattr(self.model, "steps_per_execution", 1))
+        if size == 1:
+            return index, index
         first = index - index % size
         return first, first + size - 1
 

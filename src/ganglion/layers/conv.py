@@ -328,8 +328,9 @@ class _ConvTranspose(_Window):
         )
         if not fits:
             raise ValueError(
-                f"`output_padding` must be {self.rank} numbers from 0 up to, not "
-                f"including, the strides {self.strides}, got {value!r}."
+                "`output_padding` must be strictly less than `strides` and not "
+                f"negative: {self.rank} number(s) for the strides {self.strides}, got "
+                f"{value!r}."
             )
         return tuple(int(n) for n in extra)
 

@@ -26,7 +26,7 @@ def checked_clipping(clipping: Any) -> dict[str, float]:
         )
     if shift is not None and shift < 0:
         raise ValueError(
-            f"`renorm_clipping`: dmax should not be negative, got dmax={shift}."
+            f"`renorm_clipping`: dmax should be non-negative, got dmax={shift}."
         )
     return bounds
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ganglion import tree
 from ganglion.models.functional import Network
 from ganglion.operation import Operation
@@ -52,12 +54,27 @@ class Function(Operation):
                 f"structure: it has {len(self.inputs)} input(s), got "
                 f"{len(tree.flatten(inputs))}."
             )
+        self._check_shapes(inputs)
         if current_scope() is not None:
             return self._network.run(inputs, [], None)[0]
         with Scope(concrete=True) as scope:
             outputs = concrete(self._network.run(inputs, [], None)[0])
             scope.commit()
         return outputs
+
+    def _check_shapes(self, inputs: Any) -> None:
+        """Refuse arrays whose sizes are others than those of the Keras tensors."""
+        for value, tensor in zip(tree.flatten(inputs), self.inputs, strict=True):
+            shape = tuple(getattr(value, "shape", np.shape(value)))
+            fits = len(shape) == len(tensor.shape) and all(
+                None in pair or len({*pair}) == 1
+                for pair in zip(shape, tensor.shape, strict=True)
+            )
+            if not fits:
+                raise ValueError(
+                    f"{self.name!r} was passed incompatible inputs: for the input "
+                    f"{tensor.name!r}, expected shape {tensor.shape}, got {shape}."
+                )
 
     def compute_output_spec(self, inputs: Any) -> Any:
         known = self._network.infer(inputs)

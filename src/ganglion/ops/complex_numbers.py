@@ -116,15 +116,13 @@ def complex_power(a: Value, b: Value) -> Value:
 
 @op
 def view_as_complex(x: Any) -> Any:
-    """Return the pairs along the last axis as complex numbers."""
-    value = floating(x)
+    """Return the pairs along the last axis as complex numbers, of 64 bits in all."""
+    value = astype(floating(x), "float32")
     if value.ndim < 1 or value.shape[-1] != 2:
         raise ShapeError(
             "view_as_complex: Last dimension of input must be size 2 (real and "
             f"imaginary part), got shape {value.shape}"
         )
-    if value.dtype.itemsize < 4:
-        value = astype(value, "float32")
     last = value.ndim - 1
     parts = (squeeze(slice_axis(value, last, n, n + 1), -1) for n in range(2))
     return _complex(*parts)

@@ -293,18 +293,22 @@ def istft(
     window: Any = "hann",
     center: bool = True,
 ) -> Any:
-    """Undo `stft`: pieces are put together again, as their windows weighed them."""
+    """Undo `stft`: pieces are put together again, as their windows weighed them.
+
+    Without a window the pieces are added as they are: where they overlap, the signal
+    comes out as many times as there are pieces.
+    """
     real, imaginary = _pair("istft", x)
     _axes("istft", real, 2)
     _check_lengths("istft", sequence_length, sequence_stride, fft_length)
     shape = _window("istft", window, sequence_length, fft_length, real.dtype)
     pieces = irfft((real, imaginary), fft_length)
-    count = pieces.shape[-2]
     signal = _overlapped(pieces * shape, sequence_stride)
-    squares = broadcast_to(shape * shape, (count, fft_length))
-    weight = _overlapped(squares, sequence_stride)
-    known = weight > 1e-10
-    signal = where(known, signal / where(known, weight, 1.0), signal)
+    if window is not None:
+        squares = broadcast_to(shape * shape, pieces.shape[-2:])
+        weight = _overlapped(squares, sequence_stride)
+        known = weight > 1e-10
+        signal = where(known, signal / where(known, weight, 1.0), signal)
     start = fft_length // 2 if center else 0
     end = signal.shape[-1] - (fft_length // 2 if center else 0)
     if length is not None:

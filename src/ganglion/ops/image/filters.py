@@ -185,6 +185,13 @@ def extract_patches_3d(
     data_format: str | None = None,
 ) -> Any:
     """Cut volumes into patches, whose points become the channels of the result."""
+    if not isinstance(size, int) and (
+        not isinstance(size, (tuple, list)) or len(size) != 3
+    ):
+        raise TypeError(
+            "Invalid `size` argument. Expected an int or a tuple of length 3. "
+            f"Received: size={size}"
+        )
     return _patches(
         volumes, size, strides, dilation_rate, padding, data_format, 3, "volumes"
     )

@@ -279,11 +279,11 @@ def test_constructors_refuse_by_name(make: Callable[[], Any], message: str) -> N
 @pytest.mark.parametrize(
     ("make", "shapes", "message"),
     [
-        (lambda: layers.Conv2D(4, 3), [(2, 9)], "expected 4 axes"),
+        (lambda: layers.Conv2D(4, 3), [(2, 9)], "expected ndim=4, found ndim=2"),
         (lambda: layers.Conv2D(4, 5), [(2, 4, 9, 1)], "does not fit into"),
         (lambda: layers.Conv2D(4, 3, groups=2), [(2, 9, 9, 3)], "2 groups"),
         (lambda: layers.MaxPooling2D(5), [(2, 4, 9, 1)], "does not fit into"),
-        (lambda: layers.Dense(3), [(5,)], "at least 2 axes"),
+        (lambda: layers.Dense(3), [(5,)], "expected min_ndim=2"),
         (lambda: layers.Reshape((4,)), [(2, 5)], r"\(5 elements\) into \(4,\)"),
         (lambda: layers.Cropping1D(3), [(2, 6, 1)], "must be smaller than"),
         (lambda: layers.GroupNormalization(3), [(2, 4)], "into 3 groups"),
@@ -313,13 +313,13 @@ def test_wrong_shapes_are_refused_by_layer(
 def test_a_built_layer_refuses_other_channels() -> None:
     layer = layers.Conv2D(4, 3)
     layer(np.ones((1, 5, 5, 3), "float32"))
-    with pytest.raises(ShapeError, match="expected axis -1 to have size 3"):
+    with pytest.raises(ShapeError, match="expected axis -1 of input shape to have"):
         layer(np.ones((1, 5, 5, 2), "float32"))
 
 
 def test_a_wrong_shape_leaves_the_layer_unbuilt() -> None:
     layer = layers.Conv2D(4, 3)
-    with pytest.raises(ShapeError, match=r"the input has shape \(None, 9\)"):
+    with pytest.raises(ShapeError, match=r"shape received: \(None, 9\)"):
         layer(layers.Input((9,)))
     assert not layer.built
     assert not layer.weights

@@ -365,7 +365,7 @@ class Picky(layers.Layer):
 @pytest.mark.parametrize(
     ("spec", "shapes", "text"),
     [
-        ({"shape": (None, 4)}, [(2, 3)], "expected axis 1 to have size 4"),
+        ({"shape": (None, 4)}, [(2, 3)], r"expected shape=\(None, 4\), found"),
         ({"axes": {3: 4}}, [(2, 3)], "expected an axis 3"),
         ({"ndim": 2, "dtype": "int32"}, [(2, 3)], "int32 is expected"),
         ({"ndim": 2}, [(2, 3), (2, 3)], r"takes 1 input\(s\), but got 2"),

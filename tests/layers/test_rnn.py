@@ -66,8 +66,8 @@ def test_contract(make: Any) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: layers.LSTM(4)(X[0]), "expected 3 axes"),
-        (lambda: layers.RNN(layers.LSTMCell(4))(X[0]), "at least 3 axes"),
+        (lambda: layers.LSTM(4)(X[0]), "expected ndim=3"),
+        (lambda: layers.RNN(layers.LSTMCell(4))(X[0]), "expected min_ndim=3"),
         (lambda: layers.GRU(4)(X[:, :0]), "sequences of length 0"),
         (lambda: layers.GRU(4)(X, mask=np.ones((2, 4))), r"mask of shape \(2, 5\)"),
         (lambda: layers.GRU(4)(X, mask=np.ones(2)), r"mask of shape \(2, 5\)"),
@@ -313,7 +313,7 @@ def test_contract_of_wrappers(name: str) -> None:
             ),
             "stateful.*batch_shape",
         ),
-        (lambda: layers.TimeDistributed(layers.Dense(1))(X[0]), "at least 3 axes"),
+        (lambda: layers.TimeDistributed(layers.Dense(1))(X[0]), "expected min_ndim=3"),
         (lambda: layers.TimeDistributed(3), "supplied to TimeDistributed"),
         (lambda: layers.TimeDistributed(layers.Dense(1))(X[:, :0]), "length 0"),
         (
@@ -322,7 +322,7 @@ def test_contract_of_wrappers(name: str) -> None:
             ),
             r"needs \(2, 3\)",
         ),
-        (lambda: layers.ConvLSTM2D(2, 3)(X), "expected 5 axes"),
+        (lambda: layers.ConvLSTM2D(2, 3)(X), "expected ndim=5"),
         (lambda: layers.ConvLSTM2D(2, 3, strides=2, dilation_rate=2), "not compatible"),
         (
             lambda: layers.ConvLSTM1D(2, 3)(ganglion.Input((5, None, 3))),

@@ -78,7 +78,8 @@ def test_shapes_are_named_by_layer():
         lambda: classifier().fit(rows(8, 5), np.zeros(8, int), verbose=0),
     )
     refused(
-        r'"classes" is incompatible.*: expected axis -1 to have size 4.*\(None, 5\)',
+        r'"classes" is incompatible.*: expected axis -1 of input shape to have value 4'
+        r".*\(None, 5\)",
         lambda: classifier().layers[0](keras.Input((5,))),
     )
     refused(

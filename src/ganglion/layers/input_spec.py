@@ -55,24 +55,25 @@ class InputSpec:
         return cls(**config)
 
     def refusal(self, shape: tuple[int | None, ...]) -> str | None:
-        """Say in words why a shape does not fit, None if it does."""
+        """Say in Keras' words why a shape does not fit, None if it does."""
+        found = f"found ndim={len(shape)}"
         if self.ndim is not None and len(shape) != self.ndim:
-            return f"expected {self.ndim} axes"
-        if self.min_ndim is not None and len(shape) < self.min_ndim:
-            return f"expected at least {self.min_ndim} axes"
+            return f"expected ndim={self.ndim}, {found}"
         if self.max_ndim is not None and len(shape) > self.max_ndim:
-            return f"expected at most {self.max_ndim} axes"
-        for axis, size in self._sizes().items():
+            return f"expected max_ndim={self.max_ndim}, {found}"
+        if self.min_ndim is not None and len(shape) < self.min_ndim:
+            return f"expected min_ndim={self.min_ndim}, {found}"
+        for axis, size in self.axes.items():
             if not -len(shape) <= axis < len(shape):
-                return f"expected an axis {axis}"
-            if shape[axis] not in (size, None):
-                return f"expected axis {axis} to have size {size}"
+                return f"expected an axis {axis}, {found}"
+            if None not in (size, shape[axis]) and shape[axis] != size:
+                return f"expected axis {axis} of input shape to have value {size}"
+        if any(
+            None not in pair and len({*pair}) > 1
+            for pair in zip(self.shape or (), shape, strict=False)
+        ):
+            return f"expected shape={self.shape}, found shape={shape}"
         return None
-
-    def _sizes(self) -> dict[int, int]:
-        sizes = enumerate(self.shape if self.shape is not None else ())
-        known = {axis: size for axis, size in sizes if size is not None}
-        return known | {k: v for k, v in self.axes.items() if v is not None}
 
 
 def _axes_from(axes: Any, ndim: int | None) -> dict[int, Any]:
@@ -136,8 +137,8 @@ def _check(spec: InputSpec, value: Any, what: str, where: str) -> None:
     refusal = spec.refusal(shape)
     if refusal:
         raise ShapeError(
-            f"{what} is incompatible with the layer: {refusal}, but the input has "
-            f"shape {tuple(value.shape)}{where}."
+            f"{what} is incompatible with the layer: {refusal}. Full shape received: "
+            f"{tuple(value.shape)}{where}."
         )
     if spec.dtype is not None and np.dtype(value.dtype) != np.dtype(spec.dtype):
         raise ValueError(

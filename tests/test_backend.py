@@ -103,7 +103,8 @@ def test_phases():
 
 def test_names_that_layers_written_after_keras_own_want():
     tensor = K.compute_output_spec(lambda x, y: K.concatenate([x, y]) + 1, *pair())
-    assert isinstance(tensor, K.KerasTensor) and tensor.shape == (None, 8)
+    assert isinstance(tensor, K.KerasTensor)
+    assert tensor.shape == (None, 8)
     assert K.standardize_data_format("Channels_First") == "channels_first"
     array = K.convert_to_numpy(K.convert_to_tensor([1.0, 2.0]))
     np.testing.assert_array_equal(array, [1, 2])

@@ -95,7 +95,7 @@ def test_normalisation_of_another_number_of_axes(cls) -> None:
     x = np.random.default_rng(0).normal(size=(3, 4, 2, 2)).astype("float32")
     flat = layer(x.reshape(-1, 2, 2)).reshape(x.shape)
     np.testing.assert_allclose(layer(x), flat, rtol=1e-6)
-    with pytest.raises(ValueError, match="expected axis -1 of input shape to have value 2"):
+    with pytest.raises(ValueError, match="expected axis -1 of input shape to have"):
         layer(np.ones((2, 3), "float32"))
 
 

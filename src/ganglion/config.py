@@ -8,7 +8,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -96,6 +98,7 @@ _choices: dict[str, object] = {
     "policy": None,
     "image_data_format": "channels_last",
 }
+_here = threading.local()  # what holds for one thread of Python only
 
 
 def floatx() -> str:
@@ -197,8 +200,11 @@ def set_backend(backend: str) -> None:
 
 
 def threads() -> int:
-    """Return the thread count: `set_threads`, else GANGLION_THREADS, else all cores."""
-    chosen = _choices["threads"]
+    """Return the thread count: `set_threads`, else GANGLION_THREADS, else all cores.
+
+    Inside of `limited_threads`, it is the limit of that block.
+    """
+    chosen = getattr(_here, "threads", None) or _choices["threads"]
     if chosen is None and "GANGLION_THREADS" in os.environ:
         return threads_of(os.environ["GANGLION_THREADS"], "GANGLION_THREADS")
     return _usable_cores() if chosen is None else int(str(chosen))
@@ -213,6 +219,22 @@ def _usable_cores() -> int:
 def set_threads(count: int) -> None:
     """Choose how many threads a compiled program uses."""
     _choices["threads"] = threads_of(count, "threads")
+
+
+@contextmanager
+def limited_threads(count: int) -> Iterator[None]:
+    """Let the programs that this thread of Python runs use so many threads at most.
+
+    >>> with limited_threads(1):
+    ...     threads()
+    1
+    """
+    before = getattr(_here, "threads", None)
+    _here.threads = min(count, threads())
+    try:
+        yield
+    finally:
+        _here.threads = before
 
 
 def threads_of(value: Any, name: str = "--threads") -> int:
@@ -362,6 +384,12 @@ def _switch(variable: str, default: bool) -> bool:
             f"{os.environ[variable]!r}."
         )
     return text in _YES if text else default
+
+
+def traced_choices() -> tuple[object, ...]:
+    """Return the choices that a program depends on, beside the model itself."""
+    choices = (backend_choice(), precise(), precision(), floatx(), epsilon())
+    return (*choices, image_data_format())
 
 
 def debugs() -> bool:

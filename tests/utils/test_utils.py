@@ -131,13 +131,13 @@ def test_clear_session_frees_what_nobody_uses(monkeypatch):
         del dropped
         utils.clear_session(free_memory=False)
         assert model_is_there() is not None
-        assert backend.ARENAS._free is not None
+        assert backend.ARENAS._free
         utils.clear_session()
     finally:
         gc.enable()
     assert model_is_there() is None
     assert len(programs) < count
-    assert backend.ARENAS._free is None
+    assert not backend.ARENAS._free
     np.testing.assert_array_equal(model.predict(x, verbose=0), before)
 
 

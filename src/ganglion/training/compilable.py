@@ -167,6 +167,16 @@ class Compilable(Layer):
         self._compile_arguments["optimizer"] = self.optimizer
         self.prepare_training()
 
+    def build_losses(self, y: Any, y_pred: Any) -> None:
+        """Make the losses and metrics for labels and outputs of these shapes.
+
+        The first step does so by itself, if it was not done before.
+        """
+        if self._compile_loss is not None and self.loss is not None:
+            self._compile_loss.build(y, y_pred)
+        if self._compile_metrics is not None:
+            self._compile_metrics.build(y, y_pred)
+
     # ---- what a step is made of (subclasses may override `compute_loss`) ------------
 
     def compute_loss(

@@ -102,6 +102,11 @@ class CompiledLoss:
             total = value if total is None else total + value
         return total
 
+    def build(self, y_true: Any, y_pred: Any) -> None:
+        """Make the losses for labels and outputs of these shapes, if there are none."""
+        if not self.built:
+            self._build(y_true, Outputs(y_pred, self._output_names))
+
     def _build(self, y_true: Any, outputs: Outputs) -> None:
         chosen = outputs.assign(self._loss, "loss")
         factors = [None] * len(chosen)
@@ -279,6 +284,11 @@ class CompiledMetrics(Metric):
                 metric.update_state(label, prediction)
             for metric in weighted:
                 metric.update_state(label, prediction, sample_weight=weight)
+
+    def build(self, y_true: Any, y_pred: Any) -> None:
+        """Make the metrics for labels and outputs of these shapes, if there are none."""
+        if not self.built:
+            self._build(y_true, Outputs(y_pred, self._output_names))
 
     def _build(self, y_true: Any, outputs: Outputs) -> None:
         lists = [outputs.assign_lists(value, "metrics") for value in self.arguments]

@@ -17,10 +17,11 @@ import numpy as np
 from ganglion import config
 from ganglion.compiler import registry
 from ganglion.system import forks, uncompiled
-from ganglion.training import own_steps, tracing
+from ganglion.training import own_steps, sharing, tracing
 from ganglion.training.buckets import LengthBuckets
 from ganglion.training.data_adapters import Signature, Table
 from ganglion.training.own_steps import EagerSteps
+from ganglion.training.sharing import SharedSteps, Structure
 from ganglion.training.state import Cursor, TrainableModel
 from ganglion.training.tracing import Step, state_arrays
 from ganglion.variables import Variable
@@ -41,6 +42,15 @@ class StepCache:
         self._schedules: dict[int, Any] = {}
         self.chunk_sizes: dict[Any, int] = {}  # in steps, of the last epoch
         self.buckets = LengthBuckets(model)
+        # With other models, and what this one has in common with them.
+        self.shared: SharedSteps | None = None
+        self._structure: Structure | None = None
+        self._is_read = False
+
+    def share(self, steps: SharedSteps | None) -> None:
+        """Use the steps of other models where they are equal, from now on."""
+        with self.lock.acquired():
+            self.shared, self._is_read = steps, False
 
     def clear(self) -> None:
         """Trace everything anew; called when the model or its training changes."""
@@ -49,6 +59,7 @@ class StepCache:
             self._schedules.clear()
             self.chunk_sizes.clear()
             self.buckets.clear()
+            self._is_read = False
 
     def step(self, kind: str, table: Table, signature: Signature) -> Compiled:
         """Return the compiled step of a kind for data of this signature."""
@@ -65,7 +76,7 @@ class StepCache:
         )
         self._schedules[id(schedule)] = schedule  # so that its id stays its own
         if key not in self._steps:
-            self._steps[key] = self._compiled(kind, table, signature)
+            self._steps[key] = self._shared_or_own(kind, table, signature)
             if len(self._steps) > CACHED_STEPS:
                 self._steps.popitem(last=False)
         self._steps.move_to_end(key)
@@ -73,11 +84,46 @@ class StepCache:
             self._model.restore_metrics()
         return self._steps[key]
 
+    def _shared_or_own(self, kind: str, table: Table, signature: Signature) -> Compiled:
+        """Return a step that is shared with other models, if there are such."""
+        model = self._model
+        if self.shared is None or model.run_eagerly or own_steps.is_own(model, kind):
+            return self._compiled(kind, table, signature)
+        structure = self._read_structure(kind, table, signature)
+        key = (
+            kind,
+            signature,
+            repr(table.names),
+            config.traced_choices(),
+            sharing.names_that_matter(model, table.names),
+        )
+        return self.shared.step(
+            key, structure, lambda: self._traced_and_compiled(kind, table, signature)
+        )
+
+    def _read_structure(
+        self, kind: str, table: Table, signature: Signature
+    ) -> Structure | None:
+        """Read the structure once, of a model that is ready to train."""
+        if not self._is_read and kind != "predict":
+            if not self._model.built:
+                tracing.predict_step(self._model, table.names, signature)
+            self._model.prepare_training()
+            is_ready = sharing.build_compiled(self._model, table.names, signature)
+            self._structure = sharing.structure_of(self._model) if is_ready else None
+            self._is_read = True
+        return self._structure if self._is_read else None
+
     def _compiled(self, kind: str, table: Table, signature: Signature) -> Compiled:
         if self._model.run_eagerly:
             uncompiled.note("models with run_eagerly=True", self._model.name)
             eager = EagerSteps(self._model, kind, table.names, signature)
             return eager.step, eager
+        return self._traced_and_compiled(kind, table, signature)
+
+    def _traced_and_compiled(
+        self, kind: str, table: Table, signature: Signature
+    ) -> tuple[Step, registry.Executable]:
         registry.expect()
         step = self.traced(kind, table, signature)
         name = registry.backend_for(step.program, self._on_gpu)

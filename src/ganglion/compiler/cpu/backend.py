@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from itertools import accumulate
 from types import MappingProxyType
@@ -66,12 +68,14 @@ class CompiledProgram:
         self.plan = plan
         self._calls, self._functions = code.load(plan)
         ARENAS.announce(self, plan.arena)
-        self._layouts: dict[int, Layout] = {}
+        # Those that no run is using, by their number of threads.
+        self._layouts: defaultdict[int, list[Layout]] = defaultdict(list)
         self._choices: dict[int, int] = {}  # of the most that may be used
         # What host calls raise, and the addresses that compiled code calls them at.
         self._host_errors: list[BaseException] = []
         self._callbacks = callbacks_of(self._calls, self._host_errors)
-        self._busy = threading.Lock()  # one table of pointers: one run at a time
+        # Host calls have one list of errors: such programs run one at a time.
+        self._busy = threading.Lock() if self._callbacks else nullcontext()
         # For tests: a number of threads even where it does not pay, and an arena full
         # of NaN before each step, so that reads of unwritten memory show.
         self.forced_threads: int | None = None
@@ -152,13 +156,15 @@ class CompiledProgram:
 
             with cpu_threads.shared(threads) as pool:
                 if pool is not None:
-                    layout = self._layout(threads)
+                    layout = self._unused_layout(threads)
                     layout.bind(arrays, arena)
                     pool.run(layout.job(steps, pool.barrier, pool.spins), threads)
+                    self._layouts[threads].append(layout)
                     return
-        layout = self._layout(1)
+        layout = self._unused_layout(1)
         layout.bind(arrays, arena)
         jit.native().alone(layout.job(steps))
+        self._layouts[1].append(layout)
 
     def _threads(self, steps: int) -> int:
         """Return how many threads pay: results are the same for any number."""
@@ -200,17 +206,18 @@ class CompiledProgram:
             total += kernel.cost * part + barrier * how.barrier
         return total
 
-    def _layout(self, threads: int) -> Layout:
-        if threads not in self._layouts:
-            new = Layout(
+    def _unused_layout(self, threads: int) -> Layout:
+        """Take a layout: runs at the same time have a table of pointers each."""
+        try:
+            return self._layouts[threads].pop()
+        except IndexError:
+            return Layout(
                 self.plan,
                 self._calls,
                 lambda name: self._functions[name].address,
                 threads,
                 self._callbacks,
             )
-            self._layouts[threads] = new
-        return self._layouts[threads]
 
 
 # ---- memory --------------------------------------------------------------------------
@@ -233,14 +240,19 @@ RECORD_WORDS = 5
 JOB_WORDS, THREAD_WORDS = 4, 4
 # Words of a thread's range of slices, a cache line: taken so far, first, how many.
 RANGE_WORDS = 8
+CORES = os.cpu_count() or 1
 
 
 class Arenas:
-    """Lends arenas; keeps the largest one while some program may need it again."""
+    """Lends arenas; keeps the largest ones while some program may need them again.
+
+    Programs that run one after the other use one. Threads of Python may run programs
+    beside each other: as many are kept as there are cores.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._free: np.ndarray | None = None
+        self._free: list[np.ndarray] = []  # the largest last
         self._needed: Counter[int] = Counter()
         self._gone: deque[int] = deque()  # what programs needed that are gone
 
@@ -267,15 +279,14 @@ class Arenas:
         while self._gone:
             self._needed[self._gone.popleft()] -= 1
         self._needed += Counter()  # drops what is no longer needed at all
-        free = self._free
-        if free is not None and len(free) > max(self._needed, default=0):
-            self._free = None
+        most = max(self._needed, default=0)
+        self._free = [arena for arena in self._free if len(arena) <= most]
 
     def reserve(self, nbytes: int) -> np.ndarray:
         """Reserve at least this much; programs that run at once get their own."""
         with self._lock:
             self._settle()
-            arena, self._free = self._free, None
+            arena = self._free.pop() if self._free else None
         if arena is None or len(arena) < nbytes:
             arena = None  # free the small one before there is a large one
             arena = aligned(nbytes)
@@ -284,13 +295,12 @@ class Arenas:
     def release(self, arena: np.ndarray) -> None:
         """Take back what was reserved."""
         with self._lock:
-            if self._free is None or len(self._free) < len(arena):
-                self._free = arena
+            self._free = sorted([*self._free, arena], key=len)[-CORES:]
 
     def free(self) -> None:
         """Free what is not reserved now; the next run allocates it anew."""
         with self._lock:
-            self._free = None
+            self._free = []
 
 
 ARENAS = Arenas()

@@ -1,0 +1,282 @@
+"""Steps that several models share: traced and compiled for the first of them.
+
+Two models whose structures are equal have equal steps, each with its own variables. A
+structure is all that a step is traced from: layers, losses, metrics, optimizer and
+every number in them that is not a variable. It is read off the objects themselves, so
+that what was changed after construction counts. Objects and functions that are not
+Ganglion's may look at anything: a model with such has steps of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ganglion import tree
+from ganglion.compiler import registry
+from ganglion.compiler.ir.graph import Input
+from ganglion.initializers import Initializer
+from ganglion.random import SeedGenerator
+from ganglion.symbolic import KerasTensor
+from ganglion.training.compile_utils import Outputs, is_structured
+from ganglion.training.data_adapters import Batch, Signature
+from ganglion.training.tracing import Step
+from ganglion.variables import Variable, suspended
+
+# What an object remembers, or is called, and no step depends on.
+_IGNORED = frozenset(
+    """name path _path created grad history notes stop_training stop_evaluating
+    stop_predicting initial_epoch steps_per_execution jit_compile _step_cache
+    _init_values _initial_weights _compile_arguments _was_called _warned_of_structure
+    _inferred _tracker _output_names input_hint _array""".split()
+)
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
+
+
+class _UnknownCode(Exception):
+    """Something in a model whose meaning cannot be read off it."""
+
+
+@dataclass(frozen=True)
+class Structure:
+    """All that steps of a model depend on, and its variables in a fixed order."""
+
+    key: tuple[Any, ...]
+    variables: tuple[Variable, ...]
+
+
+class _Reader:
+    """Reads a structure: objects are told apart by the order they are met in."""
+
+    def __init__(self) -> None:
+        self.variables: list[Variable] = []
+        self._tokens: list[Any] = []
+        self._seen: dict[int, int] = {}
+        self._kept: list[Any] = []  # so that ids stay their own
+
+    def read(self, *things: Any) -> Structure:
+        for thing in things:
+            self._visit(thing)
+        return Structure(tuple(self._tokens), tuple(self.variables))
+
+    def _visit(self, thing: Any) -> None:
+        if isinstance(thing, _PLAIN):
+            # Equal numbers of different types are different: 1, 1.0, True, -0.0.
+            self._tokens.append((type(thing).__name__, repr(thing)))
+            return
+        number = self._seen.get(id(thing))
+        if number is not None:
+            self._tokens.append(("seen", number))
+            return
+        self._seen[id(thing)] = len(self._seen)
+        self._kept.append(thing)
+        if isinstance(thing, Variable):
+            self.variables.append(thing)
+            kind = (thing.unsynced_array.shape, str(thing.unsynced_array.dtype))
+            self._tokens.append(("variable", *kind))
+            self._visit_attributes(thing)
+        elif isinstance(thing, (list, tuple, set, frozenset, dict)):
+            self._visit_container(thing)
+        elif isinstance(thing, (np.ndarray, np.generic)):
+            array = np.asarray(thing)
+            self._tokens.append((array.shape, str(array.dtype), array.tobytes()))
+        else:
+            self._visit_object(thing)
+
+    def _visit_container(self, thing: Any) -> None:
+        is_ours = _is_ours(type(thing)) or type(thing).__module__ in _STANDARD
+        if not is_ours:
+            raise _UnknownCode
+        self._tokens.append((type(thing).__name__, len(thing)))
+        if isinstance(thing, dict):
+            for pair in thing.items():
+                self._visit_each(pair)
+        elif isinstance(thing, (set, frozenset)):
+            if not all(isinstance(element, _PLAIN) for element in thing):
+                raise _UnknownCode  # in no order that two models share
+            self._tokens.append(tuple(sorted(map(repr, thing))))
+        else:
+            self._visit_each(thing)
+
+    def _visit_each(self, things: Any) -> None:
+        for thing in things:
+            self._visit(thing)
+
+    def _visit_object(self, thing: Any) -> None:
+        if isinstance(thing, (type, np.dtype)):
+            self._tokens.append(("type", _known_name(thing)))
+        elif isinstance(thing, types.FunctionType):
+            line = thing.__code__.co_firstlineno  # lambdas have no name of their own
+            self._tokens.append(("function", _known_name(thing), line))
+            cells = thing.__closure__ or ()
+            self._visit_each([cell.cell_contents for cell in cells])
+            self._visit_each([thing.__defaults__, thing.__kwdefaults__])
+        elif isinstance(thing, types.MethodType):
+            self._tokens.append(("method", thing.__name__))
+            self._visit(thing.__self__)
+        elif isinstance(thing, functools.partial):
+            self._tokens.append("partial")
+            self._visit_each((thing.func, thing.args, thing.keywords))
+        else:
+            self._tokens.append(("object", _known_name(type(thing))))
+            # Weights are there already: what drew them does not matter any more.
+            if not isinstance(thing, Initializer):
+                self._visit_attributes(thing)
+
+    def _visit_attributes(self, thing: Any) -> None:
+        ignored = _IGNORED
+        generator = getattr(thing, "seed_generator", None)
+        if isinstance(thing, SeedGenerator) or isinstance(generator, SeedGenerator):
+            ignored = ignored | {"seed"}  # where the generator began
+        for name, value in _attributes(thing):
+            if name not in ignored:
+                self._tokens.append(name)
+                self._visit(value)
+
+
+_STANDARD = ("builtins", "collections")
+
+
+def _is_ours(kind: Any) -> bool:
+    module = str(getattr(kind, "__module__", ""))
+    return module == "ganglion" or module.startswith("ganglion.")
+
+
+def _known_name(thing: Any) -> str:
+    """Return what a class or function is called, if it is Ganglion's or Python's."""
+    if isinstance(thing, np.dtype):
+        return str(thing)
+    module = str(getattr(thing, "__module__", ""))
+    if not _is_ours(thing) and module not in (*_STANDARD, "numpy"):
+        raise _UnknownCode
+    return f"{module}.{thing.__qualname__}"
+
+
+def _attributes(thing: Any) -> Iterator[tuple[str, Any]]:
+    yield from vars(thing).items() if hasattr(thing, "__dict__") else ()
+    for kind in type(thing).__mro__:
+        slots = kind.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if hasattr(thing, name) and name not in ("__dict__", "__weakref__"):
+                yield name, getattr(thing, name)
+
+
+def structure_of(model: Any) -> Structure | None:
+    """Return the structure of a model that is ready to train, None if it is hidden."""
+    calls = model._network.calls if model._network is not None else []
+    try:
+        # Call after call: from the last one on, the way back would be deep.
+        return _Reader().read(*calls, model)
+    except (_UnknownCode, RecursionError):
+        return None
+
+
+# ---- the steps that models share -----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """A step of the first model, and where its variables stand in a structure."""
+
+    step: Step
+    executable: registry.Executable
+    positions: dict[str, int]
+
+    def of(self, structure: Structure) -> tuple[Step, registry.Executable]:
+        """Return the step with the variables of another model."""
+        own = {name: structure.variables[n] for name, n in self.positions.items()}
+        return replace(self.step, variables=own), self.executable
+
+
+class SharedSteps:
+    """The compiled steps of a set of models, each made once for equal models."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._steps: dict[Any, _Shared | None] = {}
+        self.compilations = 0
+
+    def step(
+        self,
+        key: tuple[Any, ...],
+        structure: Structure | None,
+        compiled: Callable[[], tuple[Step, registry.Executable]],
+    ) -> tuple[Step, registry.Executable]:
+        """Return a step of a model with this structure; compile it if it is new."""
+        if structure is None:
+            return self._compile(compiled)
+        with self._lock:
+            key = (*key, structure.key)
+            shared = self._steps.get(key)
+            if shared is not None:
+                return shared.of(structure)
+            step, executable = self._compile(compiled)
+            if key not in self._steps:
+                self._steps[key] = _shareable(step, executable, structure)
+            return step, executable
+
+    def _compile(self, compiled: Callable[[], Any]) -> Any:
+        self.compilations += 1
+        return compiled()
+
+
+def _shareable(
+    step: Step, executable: registry.Executable, structure: Structure
+) -> _Shared | None:
+    """Return a step for others to use; None if it uses what its structure has not."""
+    numbers = {id(v): number for number, v in enumerate(structure.variables)}
+    if step.late or executable.keeps_on_device:
+        return None
+    if not all(id(variable) in numbers for variable in step.variables.values()):
+        return None
+    positions = {name: numbers[id(v)] for name, v in step.variables.items()}
+    return _Shared(step, executable, positions)
+
+
+# ---- a model ready to train ----------------------------------------------------------
+
+
+def build_compiled(model: Any, names: Batch, signature: Signature) -> bool:
+    """Build the losses and metrics of a model, as tracing its first step would.
+
+    Returns whether that could be done: only a model made of Keras tensors says what it
+    returns without being called.
+    """
+    network = model._network
+    if network is None or not model.built:
+        return False
+    if network.host_part is not None or signature.change is not None:
+        return False
+    rows = {
+        name: Input(name, (signature.batch, *shape), dtype)
+        for name, shape, dtype in signature.columns
+    }
+    outputs = tree.map_leaves(lambda t: _stand_in(t, signature.batch), network.outputs)
+    labels = names.map(rows.__getitem__).y
+    if labels is None or is_structured(model.loss, Outputs(outputs)):
+        return False
+    with suspended():
+        model.build_losses(labels, outputs)
+    return True
+
+
+def _stand_in(tensor: KerasTensor, batch: int) -> Input:
+    """Return a value of the shape that an output has for a batch."""
+    shape = [batch, *(1 if size is None else size for size in tensor.shape[1:])]
+    return Input("output", tuple(shape), tensor.dtype)
+
+
+def names_that_matter(model: Any, names: Batch) -> tuple[Any, ...]:
+    """Return the names that the data or the optimizer may refer to."""
+    by_name = any(isinstance(part, dict) for part in names)
+    network = model._network
+    ends = (network.input_names, network.output_names) if network else ()
+    excluded = getattr(model.optimizer, "_never_decayed_names", None)
+    weights = [variable.name for variable in model.trainable_weights]
+    return (repr(ends) if by_name else "", tuple(weights) if excluded else ())

@@ -71,6 +71,7 @@ _LAZY = (
     "images",
     "legacy",
     "explain",
+    "many",
     "mixed_precision",
     "quantizers",
     "recipes",

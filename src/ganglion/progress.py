@@ -110,7 +110,7 @@ class Progbar:
         self.stateless_metrics = (
             None if stateless_metrics is None else set(stateless_metrics)
         )
-        self._animated = _can_animate()
+        self._animated = is_animated()
         self._coloured = self._animated and not os.environ.get("NO_COLOR")
         self._seen = 0
         # name: (sum, weight) of what is averaged, (value, 1) of what is shown as it is
@@ -184,7 +184,7 @@ class Progbar:
         if last or not self.target:
             clock = f"{now - self._start:.0f}s"
         else:
-            clock = _eta_text(step_time * (self.target - current))
+            clock = eta_text(step_time * (self.target - current))
         head = self._bar(current) + f" {self._painted(_BOLD, clock)}"
         rest = f" {duration_text(step_time)}/{self.unit_name}" + self._metrics()
         if not self._animated:
@@ -287,10 +287,10 @@ def _json_value(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _eta_text(seconds: float) -> str:
+def eta_text(seconds: float) -> str:
     """Return the time left as 5s, 1:05 or 1:02:05.
 
-    >>> _eta_text(5), _eta_text(65), _eta_text(3725)
+    >>> eta_text(5), eta_text(65), eta_text(3725)
     ('5s', '1:05', '1:02:05')
     """
     minutes, rest = divmod(int(seconds), 60)
@@ -299,7 +299,7 @@ def _eta_text(seconds: float) -> str:
     return f"{minutes}:{rest:02d}" if seconds > 60 else f"{int(seconds)}s"
 
 
-def _can_animate() -> bool:
+def is_animated() -> bool:
     """Return whether a line can be drawn over: a terminal, a notebook, PyCharm."""
     is_notebook = "ipykernel" in sys.modules or "PYCHARM_HOSTED" in os.environ
     return is_interactive_logging_enabled() and (_on_terminal() or is_notebook)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,11 @@ def default_state() -> np.ndarray | None:
 def set_default_state(state: np.ndarray) -> None:
     """Go on with draws without a seed where another run stopped."""
     default_generator().state.assign(state)
+
+
+def is_default_state(variables: Iterable[Any]) -> bool:
+    """Return whether the state behind draws without a seed is among some variables."""
+    return bool(_default) and any(v is _default[0].state for v in variables)
 
 
 def forget_default_generator() -> None:

@@ -694,6 +694,17 @@ def reset_names() -> None:
     _name_counts.clear()
 
 
+@contextmanager
+def counted_anew() -> Iterator[None]:
+    """Count names from the start in this block, and go on as before behind it."""
+    global _name_counts
+    before, _name_counts = _name_counts, {}
+    try:
+        yield
+    finally:
+        _name_counts = before
+
+
 def draw_seed() -> int:
     """Return a new seed from Python's generator, which `set_random_seed` fixes."""
     return python_random.randint(1, int(1e9))

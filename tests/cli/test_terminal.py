@@ -118,7 +118,7 @@ def test_names_of_metrics_and_layers(capsys, monkeypatch):
     metric = keras.metrics.MeanAbsoluteError(name=HOSTILE)
     model.compile("sgd", "mse", metrics=[metric])
     x = np.zeros((4, 2), "float32")
-    monkeypatch.setattr(progress, "_can_animate", lambda: False)
+    monkeypatch.setattr(progress, "is_animated", lambda: False)
     for verbose in (1, 2):
         model.fit(x, x[:, :1], verbose=verbose)
     model.summary()
@@ -127,7 +127,7 @@ def test_names_of_metrics_and_layers(capsys, monkeypatch):
     assert_harmless(out)
     animated = Terminal()
     monkeypatch.setattr(sys, "stdout", animated)
-    monkeypatch.setattr(progress, "_can_animate", lambda: True)
+    monkeypatch.setattr(progress, "is_animated", lambda: True)
     progress.Progbar(2).update(2, [(HOSTILE, 1.0)])
     assert "owned" in animated.getvalue()
     assert_harmless(without_our_colours(animated.getvalue()))

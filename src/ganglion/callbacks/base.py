@@ -172,13 +172,14 @@ class History(Callback):
     """The metrics of every epoch; `fit` returns one.
 
     ``history.history["loss"]`` is a list with a number per epoch, ``history.epoch`` the
-    epochs' numbers.
+    epochs' numbers. Of one of many models, ``history.message`` says why it ended early.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.history: dict[str, list[Any]] = {}
         self.epoch: list[int] = []
+        self.message: str | None = None
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
         self.epoch = []

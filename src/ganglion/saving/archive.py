@@ -12,6 +12,8 @@ import json
 import tempfile
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -59,8 +61,8 @@ def write(model: Any, file: BinaryIO, dated: bool = True) -> None:
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr(_entry(METADATA), json.dumps(metadata))
         archive.writestr(_entry(CONFIG), config)
-        with archive.open(_entry(WEIGHTS), "w", force_zip64=True) as member:
-            member.write(buffer.getbuffer())
+        with archive.open(_entry(WEIGHTS), "w", force_zip64=True) as stored:
+            stored.write(buffer.getbuffer())
         for name, data in _assets_of(model).items():
             archive.writestr(_entry(name), data)
 
@@ -227,22 +229,29 @@ def read_parts(source: Any) -> tuple[dict[str, Any], bytes, dict[str, Any]]:
 
 
 def _members(source: Any) -> tuple[bytes, bytes, dict[str, Any], dict[str, bytes]]:
+    with opened(source) as archive:
+        return (
+            member(archive, CONFIG, _MOST_CONFIG),
+            member(archive, WEIGHTS, None),
+            _notes(archive),
+            {
+                name: member(archive, name, None)
+                for name in archive.namelist()
+                if name.startswith(f"{ASSETS}/") and not name.endswith("/")
+            },
+        )
+
+
+@contextmanager
+def opened(source: Any, what: str = "`.keras` archive") -> Iterator[zipfile.ZipFile]:
+    """Open a zip archive, without trust; whatever is wrong with it is a ValueError."""
     try:
         with zipfile.ZipFile(source) as archive:
             _check_names(archive)
-            return (
-                _member(archive, CONFIG, _MOST_CONFIG),
-                _member(archive, WEIGHTS, None),
-                _notes(archive),
-                {
-                    name: _member(archive, name, None)
-                    for name in archive.namelist()
-                    if name.startswith(f"{ASSETS}/") and not name.endswith("/")
-                },
-            )
+            yield archive
     except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
         raise ValueError(
-            f"it is no `.keras` archive, or damaged or cut short ({error})."
+            f"it is no {what}, or damaged or cut short ({error})."
         ) from error
     except (zipfile.LargeZipFile, RuntimeError) as error:
         raise ValueError(f"its archive cannot be read ({error}).") from error
@@ -259,7 +268,7 @@ def _notes(archive: zipfile.ZipFile) -> dict[str, Any]:
 def _metadata(archive: zipfile.ZipFile) -> dict[str, Any]:
     if METADATA not in archive.namelist():
         return {}
-    text = _member(archive, METADATA, _MOST_CONFIG)
+    text = member(archive, METADATA, _MOST_CONFIG)
     metadata = _parsed_json(text, f"member {METADATA!r}")
     return metadata if isinstance(metadata, dict) else {}
 
@@ -278,7 +287,7 @@ def _check_names(archive: zipfile.ZipFile) -> None:
             )
 
 
-def _member(archive: zipfile.ZipFile, name: str, most: int | None) -> bytes:
+def member(archive: zipfile.ZipFile, name: str, most: int | None) -> bytes:
     """Read one member, and never more than it declares and the limit allows."""
     try:
         info = archive.getinfo(name)
@@ -294,8 +303,8 @@ def _member(archive: zipfile.ZipFile, name: str, most: int | None) -> bytes:
             f"{info.compress_size:,} are stored: refused as a decompression bomb."
         )
     budget.take(info.file_size, f"its member {name!r}")
-    with archive.open(info) as member:
-        data = member.read(info.file_size + 1)
+    with archive.open(info) as file:
+        data = file.read(info.file_size + 1)
     if len(data) != info.file_size:
         raise ValueError(f"its member {name!r} is cut short.")
     return data

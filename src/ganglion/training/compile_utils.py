@@ -103,7 +103,7 @@ class CompiledLoss:
         return total
 
     def build(self, y_true: Any, y_pred: Any) -> None:
-        """Make the losses for labels and outputs of these shapes, if there are none."""
+        """Make the losses for labels and outputs of these shapes, if not done yet."""
         if not self.built:
             self._build(y_true, Outputs(y_pred, self._output_names))
 
@@ -286,7 +286,7 @@ class CompiledMetrics(Metric):
                 metric.update_state(label, prediction, sample_weight=weight)
 
     def build(self, y_true: Any, y_pred: Any) -> None:
-        """Make the metrics for labels and outputs of these shapes, if there are none."""
+        """Make the metrics for labels and outputs of these shapes, if not done yet."""
         if not self.built:
             self._build(y_true, Outputs(y_pred, self._output_names))
 

@@ -7,6 +7,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,6 +130,46 @@ class Interrupt:
             raise KeyboardInterrupt
 
 
+# ---- supervision -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Supervisor:
+    """Who looks after the trainings of a thread: of many models, say."""
+
+    interrupt: Interrupt  # Ctrl-C, which only the main thread hears
+    warn: Callable[[str], None]  # takes what `fit` would warn of
+
+
+class _Here(threading.local):
+    supervisor: Supervisor | None = None
+
+
+_here = _Here()
+
+
+@contextmanager
+def supervised(supervisor: Supervisor) -> Iterator[None]:
+    """Let somebody look after every `fit` of this thread inside of this block."""
+    before, _here.supervisor = _here.supervisor, supervisor
+    try:
+        yield
+    finally:
+        _here.supervisor = before
+
+
+def _interruptible() -> AbstractContextManager[Interrupt]:
+    supervisor = _here.supervisor
+    return Interrupt() if supervisor is None else nullcontext(supervisor.interrupt)
+
+
+def _warn(message: str) -> None:
+    if _here.supervisor is not None:
+        _here.supervisor.warn(message)
+    else:
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
+
+
 # ---- fit ---------------------------------------------------------------------------
 
 
@@ -207,7 +248,7 @@ class FitLoop:
         Ctrl-C waits for the end of a chunk of steps: the model can be saved and the
         run resumed.
         """
-        with self.cache.lock.own_metrics(fits=True), Interrupt() as interrupt:
+        with self.cache.lock.own_metrics(fits=True), _interruptible() as interrupt:
             self._train(first, epochs, interrupt)
 
     def _train(self, first: int, epochs: int, interrupt: Interrupt) -> None:
@@ -314,12 +355,10 @@ class FitLoop:
     def _warn_of_nan(self, epoch: int) -> None:
         bad = self.model.training_state.first_bad_step.array
         if int(bad) > 0:
-            warnings.warn(
+            _warn(
                 f"The loss stopped being a finite number at step {int(bad)} (epoch "
                 f"{epoch + 1}). Lower the learning rate, or look for NaN in the data "
-                "with fit(..., check=True).",
-                RuntimeWarning,
-                stacklevel=2,
+                "with fit(..., check=True)."
             )
             bad[...] = 0  # warned once
 
@@ -328,12 +367,10 @@ class FitLoop:
         bad = self.model.training_state.first_bad_step.array
         names = [name for name, value in logs.items() if not np.all(np.isfinite(value))]
         if names and int(bad) < 0:
-            warnings.warn(
+            _warn(
                 f"What `train_step` returned as {', '.join(names)} is not a finite "
                 f"number any more, at step {steps} of epoch {epoch + 1} or before. "
                 "Lower the learning rate, or look for NaN in the data with "
-                "fit(..., check=True).",
-                RuntimeWarning,
-                stacklevel=2,
+                "fit(..., check=True)."
             )
             bad[...] = 0

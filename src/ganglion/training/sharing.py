@@ -18,10 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import tree
+from ganglion import random, tree
 from ganglion.compiler import registry
 from ganglion.compiler.ir.graph import Input
-from ganglion.initializers import Initializer
 from ganglion.random import SeedGenerator
 from ganglion.symbolic import KerasTensor
 from ganglion.training.compile_utils import Outputs, is_structured
@@ -31,15 +30,20 @@ from ganglion.variables import Variable, suspended
 
 # What an object remembers, or is called, and no step depends on.
 _IGNORED = frozenset(
-    """name path _path created grad history notes stop_training stop_evaluating
-    stop_predicting initial_epoch steps_per_execution jit_compile _step_cache
-    _init_values _initial_weights _compile_arguments _was_called _warned_of_structure
-    _inferred _tracker _output_names input_hint _array""".split()
-)
+    (
+        "name", "path", "_path", "created", "grad", "history", "notes",
+        "stop_training", "stop_evaluating", "stop_predicting", "initial_epoch",
+        "steps_per_execution", "jit_compile", "_step_cache", "_init_values",
+        "_initial_weights", "_compile_arguments", "_was_called",
+        "_warned_of_structure", "_inferred", "_tracker", "_output_names",
+        "input_hint", "_array", "steps_done", "saved_metrics", "was_loaded",
+        "callbacks", "saved_callbacks", "epoch_logs",
+    )
+)  # fmt: skip
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 
 
-class _UnknownCode(Exception):
+class _UnknownCodeError(Exception):
     """Something in a model whose meaning cannot be read off it."""
 
 
@@ -92,14 +96,14 @@ class _Reader:
     def _visit_container(self, thing: Any) -> None:
         is_ours = _is_ours(type(thing)) or type(thing).__module__ in _STANDARD
         if not is_ours:
-            raise _UnknownCode
+            raise _UnknownCodeError
         self._tokens.append((type(thing).__name__, len(thing)))
         if isinstance(thing, dict):
             for pair in thing.items():
                 self._visit_each(pair)
         elif isinstance(thing, (set, frozenset)):
             if not all(isinstance(element, _PLAIN) for element in thing):
-                raise _UnknownCode  # in no order that two models share
+                raise _UnknownCodeError  # in no order that two models share
             self._tokens.append(tuple(sorted(map(repr, thing))))
         else:
             self._visit_each(thing)
@@ -125,9 +129,7 @@ class _Reader:
             self._visit_each((thing.func, thing.args, thing.keywords))
         else:
             self._tokens.append(("object", _known_name(type(thing))))
-            # Weights are there already: what drew them does not matter any more.
-            if not isinstance(thing, Initializer):
-                self._visit_attributes(thing)
+            self._visit_attributes(thing)
 
     def _visit_attributes(self, thing: Any) -> None:
         ignored = _IGNORED
@@ -135,7 +137,8 @@ class _Reader:
         if isinstance(thing, SeedGenerator) or isinstance(generator, SeedGenerator):
             ignored = ignored | {"seed"}  # where the generator began
         for name, value in _attributes(thing):
-            if name not in ignored:
+            # Weights are there already: what drew them does not matter any more.
+            if name not in ignored and not name.endswith("initializer"):
                 self._tokens.append(name)
                 self._visit(value)
 
@@ -154,7 +157,7 @@ def _known_name(thing: Any) -> str:
         return str(thing)
     module = str(getattr(thing, "__module__", ""))
     if not _is_ours(thing) and module not in (*_STANDARD, "numpy"):
-        raise _UnknownCode
+        raise _UnknownCodeError
     return f"{module}.{thing.__qualname__}"
 
 
@@ -173,7 +176,7 @@ def structure_of(model: Any) -> Structure | None:
     try:
         # Call after call: from the last one on, the way back would be deep.
         return _Reader().read(*calls, model)
-    except (_UnknownCode, RecursionError):
+    except (_UnknownCodeError, RecursionError):
         return None
 
 
@@ -221,9 +224,18 @@ class SharedSteps:
                 self._steps[key] = _shareable(step, executable, structure)
             return step, executable
 
-    def _compile(self, compiled: Callable[[], Any]) -> Any:
+    def _compile(
+        self, compiled: Callable[[], tuple[Step, registry.Executable]]
+    ) -> tuple[Step, registry.Executable]:
         self.compilations += 1
-        return compiled()
+        step, executable = compiled()
+        if random.is_default_state(step.variables.values()):
+            raise ValueError(
+                "The model draws random numbers without a seed, from one generator "
+                "that all models would share: give what draws them a "
+                "`random.SeedGenerator` of its own."
+            )
+        return step, executable
 
 
 def _shareable(

@@ -49,7 +49,7 @@ class StepCache:
 
     def share(self, steps: SharedSteps | None) -> None:
         """Use the steps of other models where they are equal, from now on."""
-        with self.lock.acquired():
+        with self.lock:
             self.shared, self._is_read = steps, False
 
     def clear(self) -> None:
@@ -105,14 +105,16 @@ class StepCache:
         self, kind: str, table: Table, signature: Signature
     ) -> Structure | None:
         """Read the structure once, of a model that is ready to train."""
-        if not self._is_read and kind != "predict":
+        if not self._is_read and kind == "predict":
+            return sharing.structure_of(self._model) if self._model.built else None
+        if not self._is_read:
             if not self._model.built:
                 tracing.predict_step(self._model, table.names, signature)
             self._model.prepare_training()
             is_ready = sharing.build_compiled(self._model, table.names, signature)
             self._structure = sharing.structure_of(self._model) if is_ready else None
             self._is_read = True
-        return self._structure if self._is_read else None
+        return self._structure
 
     def _compiled(self, kind: str, table: Table, signature: Signature) -> Compiled:
         if self._model.run_eagerly:

@@ -21,7 +21,7 @@ from datasets_fakes import texts_file
 from layer_cases import CASES
 
 import ganglion as keras
-from ganglion import config, layers, saving
+from ganglion import config, layers, many, saving
 from ganglion.applications import feature_cache, torch_file
 from ganglion.compiler import cache as cpu_cache
 from ganglion.compiler.cpu import backend
@@ -422,6 +422,27 @@ def caches(folder: Path) -> list[Kind]:
     ]  # fmt: skip
 
 
+def sets(folder: Path) -> list[Kind]:
+    def build(units: int) -> Any:
+        model = keras.Sequential([keras.Input((3,)), layers.Dense(units)])
+        model.compile("adam", "mse")
+        return model
+
+    trained = many.fit_many(
+        build, many.grid(units=[1, 1], seed=[0]), np.ones((4, 3)), np.ones(4), verbose=0
+    )
+    trained.save(folder / "set.zip")
+
+    def change(content: bytes, rng: Rng) -> bytes:
+        if rng.random() < 0.5:
+            changes = {"set.json": mutations.changed_json}
+            return mutations.changed_member(content, rng, changes)
+        return mutations.damaged(content, rng)
+
+    content = (folder / "set.zip").read_bytes()
+    return [Kind("set", content, "set.zip", change, many.load)]
+
+
 def races(folder: Path) -> list[Kind]:
     import race_made_up
 
@@ -441,5 +462,6 @@ def all_kinds(folder: Path) -> list[Kind]:
         *texts(folder),
         *images(),
         *caches(folder),
+        *sets(folder),
         *races(folder),
     ]

@@ -1,0 +1,335 @@
+"""`fit_many`: many models trained at once, each as `fit` alone would train it.
+
+Models are spread over threads. A thread takes the next setting, builds its model and
+trains it by `fit`, whose steps run in machine code and without Python's lock. Models
+of equal structure share their compiled steps, see `training/sharing.py`.
+"""
+
+from __future__ import annotations
+
+import copy
+import random as python_random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ganglion import random, tree
+from ganglion.callbacks import Callback
+from ganglion.many.data import SharedData
+from ganglion.many.model_set import Member, ModelSet
+from ganglion.many.progress import Progress
+from ganglion.many.set_file import SavedAsItGoes
+from ganglion.many.settings import ModelPlan, Setting, plans_for
+from ganglion.many.threads import Workers, noted, workers_for
+from ganglion.models import Model
+from ganglion.training import data_adapters, fit_loop
+from ganglion.training.fit_loop import Supervisor, supervised
+from ganglion.training.sharing import SharedSteps
+from ganglion.utils.session import set_random_seed
+from ganglion.variables import counted_anew
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C: the models that are finished are in `finished`."""
+
+    def __init__(self, message: str, finished: ModelSet) -> None:
+        super().__init__(message)
+        self.finished = finished
+
+
+def fit_many(
+    build: Callable[..., Any] | Sequence[Any],
+    settings: Sequence[Setting] | None = None,
+    x: Any = None,
+    y: Any = None,
+    batch_size: int | None = None,
+    epochs: int = 1,
+    verbose: Any = "auto",
+    callbacks: Any = None,
+    validation_split: float = 0.0,
+    validation_data: Any = None,
+    shuffle: bool = True,
+    class_weight: Any = None,
+    sample_weight: Any = None,
+    initial_epoch: int = 0,
+    *,
+    threads: int | None = None,
+    resume: Any = None,
+    monitor: str | None = None,
+    **arguments: Any,
+) -> ModelSet:
+    """Train many models at once; each result is what `fit` alone would give.
+
+    Args:
+        build: A function that returns a compiled model for each setting, or a list of
+            compiled models.
+        settings: A dictionary for each model. Names that the builder takes go to the
+            builder, names that `fit` takes to `fit`. These are for the set: `seed`
+            (of all random numbers; drawn where there is none), `rows` (which rows to
+            train on), `validation_rows`, `target` (which column of `y` to learn),
+            `name`. See `grid`, `folds` and `crossed`.
+        x: Inputs, as arrays: they are held once for all models.
+        y: Targets.
+        batch_size: As in `fit`, like all that is not described here.
+        epochs: How often each model sees the data.
+        verbose: 0 for silence, "auto" or 1 for one line that is drawn over, 2 for a
+            line a model.
+        callbacks: Callbacks, of which every model gets copies; or a function of the
+            model's index that returns some.
+        validation_split: Share of the rows, the last ones, to validate on.
+        validation_data: Data to validate on.
+        shuffle: Whether to shuffle the rows before every epoch.
+        class_weight: The weight of each class.
+        sample_weight: The weight of each row.
+        initial_epoch: The epoch to begin with.
+        threads: How many models are trained at the same time; the number of threads of
+            `ganglion.config` by default.
+        resume: A file for the set. Each model is kept beside it when it is finished,
+            and a call that was stopped goes on with the others.
+        monitor: The metric that progress shows the best of.
+        **arguments: Other arguments of `fit`.
+
+    Returns:
+        The models and their histories, in the order of the settings. A model whose
+        loss is not a number any more stops, and says so in its `message`.
+    """
+    common = {
+        "epochs": epochs, "validation_split": validation_split, "shuffle": shuffle,
+        "class_weight": class_weight, "initial_epoch": initial_epoch, **arguments,
+    }  # fmt: skip
+    x, y, batch_size, shuffles = data_adapters.as_rows(x, y, batch_size)
+    common["batch_size"] = batch_size
+    if shuffles is not None:
+        common["shuffle"] = shuffles
+    fit_loop.check_epochs(epochs, initial_epoch)
+    builder, models = _builder_or_models(build)
+    settings = _settings_for(models, settings)
+    data = SharedData.of(x, y, sample_weight, validation_data)
+    saved = None
+    if resume is not None:
+        saved = SavedAsItGoes(resume, settings, common, data.checksum())
+    plans = plans_for(builder, settings, saved.seeds if saved is not None else None)
+    progress = Progress(plans, epochs - initial_epoch, verbose, monitor)
+    fitting = Fitting(builder, models, plans, data, common, callbacks, saved, progress)
+    return fitting.run(threads)
+
+
+def _builder_or_models(
+    build: Any,
+) -> tuple[Callable[..., Any], None] | tuple[None, list[Any]]:
+    if callable(build) and not isinstance(build, Model):
+        return build, None
+    return None, _checked_models(build)
+
+
+def _settings_for(
+    models: list[Any] | None, settings: Sequence[Setting] | None
+) -> list[Setting]:
+    if models is None or settings is not None:
+        settings = list(settings or ())
+    else:
+        settings = [{} for _ in models]
+    if models is not None and len(settings) != len(models):
+        raise ValueError(
+            f"There are {len(models)} models and {len(settings)} settings: give one "
+            "for each, or none."
+        )
+    return settings
+
+
+def _checked_models(models: Any) -> list[Any]:
+    if isinstance(models, Model) or not isinstance(models, (list, tuple)):
+        raise TypeError(
+            "`build` must be a function that returns a compiled model, or a list of "
+            f"compiled models, not {models!r:.60}."
+        )
+    if not models:
+        raise ValueError("The list of models is empty: there is nothing to train.")
+    for index, model in enumerate(models):
+        _check_model(model, f"Model {index} of the list")
+        if any(model is other for other in models[:index]):
+            raise ValueError(
+                f"Model {index} of the list is there twice: train a copy, "
+                "models.clone_model(model)."
+            )
+    return list(models)
+
+
+def _check_model(model: Any, what: str) -> None:
+    if not isinstance(model, Model):
+        raise TypeError(
+            f"{what} is {type(model).__name__}, not a model: return one that "
+            "`compile` was called on."
+        )
+    if not model.compiled:
+        raise ValueError(
+            f"{what} is not compiled: call `model.compile(optimizer, loss)` first."
+        )
+
+
+class Fitting:
+    """The training of one set: what is waiting, running and finished."""
+
+    def __init__(
+        self,
+        build: Callable[..., Any] | None,
+        models: list[Any] | None,
+        plans: list[ModelPlan],
+        data: SharedData,
+        arguments: dict[str, Any],
+        callbacks: Any,
+        saved: SavedAsItGoes | None,
+        progress: Progress,
+    ) -> None:
+        self._build, self._models, self._plans = build, models, plans
+        self._data, self._arguments, self._callbacks = data, arguments, callbacks
+        self._saved, self._progress = saved, progress
+        self._steps = SharedSteps()
+        self._members: list[Member | None] = [None] * len(plans)
+        self._waiting = iter(plans)
+        self._building = threading.Lock()
+
+    def run(self, threads: int | None) -> ModelSet:
+        """Train what is not finished yet; return the whole set."""
+        self._workers = Workers(*workers_for(len(self._plans), threads))
+        try:
+            with _random_numbers_kept():
+                self._workers.run(self._work, self._progress.show)
+        finally:
+            finished = ModelSet([m for m in self._members if m is not None])
+            self._progress.end(finished)
+        if len(finished) < len(self._plans):
+            raise self._interrupted(finished)
+        if self._saved is not None:
+            self._saved.complete(finished)
+        return finished
+
+    def _interrupted(self, finished: ModelSet) -> Interrupted:
+        count = f"{len(finished)} of {len(self._plans)} models are finished"
+        if self._saved is None:
+            text = (
+                f"{count}: they are in the `finished` of this exception. With "
+                "resume='set.zip', a call that is stopped goes on where it was."
+            )
+        else:
+            text = (
+                f"{count} and kept: the same call, with "
+                f"resume={str(self._saved.path)!r}, goes on with the others."
+            )
+        return Interrupted(text, finished)
+
+    # ---- in each thread ------------------------------------------------------------
+
+    def _work(self) -> None:
+        while not self._workers.is_stopped:
+            with self._building:  # in order, and with nobody else drawing numbers
+                plan = next(self._waiting, None)
+                if plan is None:
+                    return
+                with noted(str(plan)):
+                    model = self._built(plan)
+            with noted(str(plan)):
+                member = self._finished_before(plan, model) or self._fit(plan, model)
+            self._members[plan.index] = member
+            self._progress.finished(member)
+
+    def _built(self, plan: ModelPlan) -> Any:
+        """Return the model of a plan, with its weights made."""
+        if self._build is None:
+            assert self._models is not None
+            model = self._models[plan.index]
+        else:
+            assert plan.seed is not None
+            set_random_seed(plan.seed)
+            with counted_anew():  # layers of all models have the same names
+                model = self._build(**plan.for_builder)
+            _check_model(model, f"What the builder returned for {plan}")
+        if not model.built and not data_adapters.is_never_compiled(model):
+            _make_weights(model, self._data.x)
+        model._step_cache.share(self._steps)
+        if self._saved is not None and plan.index == 0:
+            self._saved.check(model)
+        return model
+
+    def _finished_before(self, plan: ModelPlan, model: Any) -> Member | None:
+        """Return the model as an earlier call has left it, None if it has not."""
+        if self._saved is None or not self._saved.has(plan):
+            return None
+        history, seconds = self._saved.read(plan, model)
+        return Member(
+            plan.index, plan.name, plan.setting, plan.seed, model, history, seconds
+        )
+
+    def _fit(self, plan: ModelPlan, model: Any) -> Member:
+        start = time.perf_counter()
+        arguments = {**self._arguments, **plan.for_fit, **self._data.for_model(plan)}
+        if "validation_data" in arguments:
+            arguments["validation_split"] = 0.0
+        watch = Watch(self._progress)
+        called = [*_callbacks_for(self._callbacks, plan), watch]
+        supervisor = Supervisor(self._workers.interrupt, watch.note)
+        with supervised(supervisor):
+            history = model.fit(**arguments, callbacks=called, verbose=0)
+        history.message = watch.message
+        seconds = time.perf_counter() - start
+        member = Member(
+            plan.index, plan.name, plan.setting, plan.seed, model, history, seconds
+        )
+        if self._saved is not None:
+            self._saved.keep(plan, member)
+        return member
+
+
+class Watch(Callback):
+    """Counts epochs for the progress, and ends a training whose loss is no number."""
+
+    def __init__(self, progress: Progress) -> None:
+        super().__init__()
+        self._progress = progress
+        self.message: str | None = None
+
+    def note(self, message: str) -> None:
+        """Take what `fit` would warn of."""
+        self.message = message
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._progress.count_epoch()
+        if self.message is not None:
+            self.model.stop_training = True
+
+
+def _make_weights(model: Any, x: Any) -> None:
+    """Call a model on a row, as its first step would."""
+    row = tree.map_leaves(lambda rows: None if rows is None else rows[:1], x)
+    table = data_adapters.table(model, row)
+    model._step_cache.traced("predict", table, table.signature(1, None, False))
+
+
+def _callbacks_for(callbacks: Any, plan: ModelPlan) -> list[Any]:
+    """Return the callbacks of one model, which know its index."""
+    chosen = callbacks(plan.index) if callable(callbacks) else copy.deepcopy(callbacks)
+    if chosen is None:
+        return []
+    chosen = list(chosen) if isinstance(chosen, (list, tuple)) else [chosen]
+    for callback in chosen:
+        callback.model_index = plan.index
+    return chosen
+
+
+@contextmanager
+def _random_numbers_kept() -> Iterator[None]:
+    """Leave the generators of random numbers as they were before this block."""
+    states = python_random.getstate(), np.random.get_state()
+    ours = random.default_state()
+    try:
+        yield
+    finally:
+        python_random.setstate(states[0])
+        np.random.set_state(states[1])
+        random.forget_default_generator()
+        if ours is not None:
+            random.set_default_state(ours)

@@ -1,0 +1,273 @@
+"""A set of models in one file: a zip archive whose members are `.keras` files.
+
+`set.json` has the settings and histories, `models/0000.keras` and so on the models,
+each of which opens by itself once it is taken out. While a set is being trained, the
+same files lie in a folder beside the file-to-be, so that nothing finished is lost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import shutil
+import zipfile
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from ganglion import files, saving
+from ganglion.callbacks import History
+from ganglion.many.model_set import Member, ModelSet
+from ganglion.many.settings import ModelPlan, Setting
+from ganglion.saving import archive
+from ganglion.saving.files import check_exists, local_path, reading, write_checked
+from ganglion.system import budget
+from ganglion.variables import draw_seed
+
+INDEX, FORMAT = "set.json", 1
+_MOST_INDEX = 256 << 20  # bytes
+
+
+def save(models: ModelSet, path: Any, overwrite: bool = True) -> None:
+    """Save all models of a set, their settings and histories, in one file.
+
+    Args:
+        models: The set.
+        path: The file; `.zip` is a good ending, for a zip archive it is.
+        overwrite: Whether to replace a file that is there.
+    """
+
+    def write(file: BinaryIO) -> None:
+        with zipfile.ZipFile(file, "w") as target:
+            records = [_record(member) for member in models]
+            text = json.dumps({"format": FORMAT, "members": records}, indent=1)
+            target.writestr(INDEX, text)
+            for number, member in enumerate(models):
+                target.writestr(_member_name(number), _keras_bytes(member.model))
+
+    write_checked(path, write, overwrite)
+
+
+def load(path: Any, custom_objects: dict[str, Any] | None = None) -> ModelSet:
+    """Load a set that `ModelSet.save` or `fit_many(resume=...)` has written.
+
+    Settings are as they were, but for arrays such as `rows`, of which only the size and
+    a checksum are kept.
+    """
+    with reading(path):
+        check_exists(local_path(path))
+        with archive.opened(local_path(path), "set of models") as stored:
+            records = _records(archive.member(stored, INDEX, _MOST_INDEX))
+            members = []
+            for number, record in enumerate(records):
+                content = io.BytesIO(archive.member(stored, _member_name(number), None))
+                model = saving.load_model(content, custom_objects)
+                members.append(_member(record, model))
+    return ModelSet(members)
+
+
+def _member_name(number: int) -> str:
+    return f"models/{number:04d}.keras"
+
+
+def _keras_bytes(model: Any) -> bytes:
+    buffer = io.BytesIO()
+    saving.save_model(model, buffer)
+    return buffer.getvalue()
+
+
+# ---- what is known of a model, as JSON -----------------------------------------------
+
+
+def plain(value: Any) -> Any:
+    """Return a value of a setting as JSON has it; an array as its size and checksum.
+
+    >>> plain(np.float32(0.5)), plain((1, "a"))
+    (0.5, [1, 'a'])
+    """
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, dict):
+        return {str(name): plain(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)) and len(value) < 100:
+        return [plain(part) for part in value]
+    if isinstance(value, (np.ndarray, list, tuple, range)):
+        array = np.asarray(value)
+        digest = hashlib.sha256(array.tobytes()).hexdigest()[:16]
+        return {"shape": list(array.shape), "sha256": digest}
+    return (
+        f"{type(value).__module__}.{getattr(value, '__name__', type(value).__name__)}"
+    )
+
+
+def _record(member: Member) -> dict[str, Any]:
+    return {
+        "index": member.index,
+        "name": member.name,
+        "setting": plain(member.setting),
+        "seed": member.seed,
+        "seconds": member.seconds,
+        "message": member.message,
+        "epoch": member.history.epoch,
+        "history": {k: _listed(v) for k, v in member.history.history.items()},
+    }
+
+
+def _listed(values: list[Any]) -> list[Any]:
+    return [np.asarray(value).tolist() for value in values]
+
+
+def _records(content: bytes) -> list[dict[str, Any]]:
+    data = budget.parsed_json(content)
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise ValueError("it is no set of models that this version can read.")
+    records = data["members"]
+    if not isinstance(records, list) or not all(isinstance(r, dict) for r in records):
+        raise ValueError("its list of models is damaged.")
+    return records
+
+
+def _history(record: dict[str, Any], model: Any) -> History:
+    history = History()
+    history.set_model(model)
+    history.epoch = [int(epoch) for epoch in record["epoch"]]
+    history.history = {str(k): list(v) for k, v in record["history"].items()}
+    history.message = record["message"]
+    return history
+
+
+def _member(record: dict[str, Any], model: Any) -> Member:
+    seed = record["seed"]
+    return Member(
+        index=int(record["index"]),
+        name=str(record["name"]),
+        setting=dict(record["setting"]),
+        seed=None if seed is None else int(seed),
+        model=model,
+        history=_history(record, model),
+        seconds=float(record["seconds"]),
+    )
+
+
+# ---- while it is being trained -------------------------------------------------------
+
+
+class SavedAsItGoes:
+    """The folder of a set that is not complete; what is in it is not trained again.
+
+    Args:
+        path: The file that the set becomes.
+        settings: The settings of all models, to compare with those in the folder.
+        arguments: What `fit` is given for all of them.
+        checksum: Of the data.
+    """
+
+    def __init__(
+        self,
+        path: Any,
+        settings: list[Setting],
+        arguments: dict[str, Any],
+        checksum: int,
+    ) -> None:
+        self.path = local_path(path)
+        self._folder = self.path.with_name(f"{self.path.name}.parts")
+        plan = {
+            "format": FORMAT,
+            "settings": plain([dict(setting) for setting in settings]),
+            "arguments": plain(arguments),
+            "data": checksum,
+        }
+        if self.path.exists() and not self._folder.exists():
+            self._unpack()
+        if (self._folder / INDEX).exists():
+            self.seeds: list[int] = self._checked(plan)
+            return
+        self.seeds = [draw_seed() for _ in settings]
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._write(INDEX, json.dumps(plan | {"seeds": self.seeds}).encode())
+
+    def _write(self, name: str, content: bytes | Callable[[BinaryIO], Any]) -> None:
+        files.write_file(self._folder / name, content)
+
+    def _unpack(self) -> None:
+        """Take a complete set apart, to be compared and read like an unfinished one."""
+        with reading(self.path), archive.opened(self.path, "set of models") as stored:
+            data = json.loads(archive.member(stored, INDEX, _MOST_INDEX))
+            if "plan" not in data:
+                raise ValueError(
+                    "it is a set that was saved as a whole: load it with many.load, or "
+                    "give `resume` another name."
+                )
+            with files.new_folder(self._folder) as folder:
+                (folder / INDEX).write_text(json.dumps(data["plan"]))
+                for number, record in enumerate(data["members"]):
+                    text = json.dumps({"format": FORMAT, "members": [record]})
+                    (folder / _part_name(number, "json")).write_text(text)
+                    content = archive.member(stored, _member_name(number), None)
+                    (folder / _part_name(number, "keras")).write_bytes(content)
+
+    def _checked(self, plan: dict[str, Any]) -> list[int]:
+        """Return the seeds of the set that is being resumed; refuse another set."""
+        index = self._folder / INDEX
+        with reading(index):
+            before = json.loads(files.read_file(index))
+            plan = json.loads(json.dumps(plan))  # as it looks when it is read
+            for name, what in (
+                ("settings", "settings"),
+                ("arguments", "arguments of `fit`"),
+                ("data", "data"),
+            ):
+                if before[name] != plan[name]:
+                    raise ValueError(
+                        f"the set at {self.path} was begun with other {what}: resume "
+                        f"it with the same, or remove {self._folder}."
+                    )
+            return [int(seed) for seed in before["seeds"]]
+
+    def check(self, model: Any) -> None:
+        """Refuse a model that cannot be saved before it is trained."""
+        _keras_bytes(model)
+
+    def has(self, plan: ModelPlan) -> bool:
+        """Return whether a model is finished."""
+        return (self._folder / _part_name(plan.index, "json")).exists()
+
+    def keep(self, plan: ModelPlan, member: Member) -> None:
+        """Keep a model that is finished."""
+        self._write(_part_name(plan.index, "keras"), _keras_bytes(member.model))
+        # Behind the model: who finds this finds that.
+        text = json.dumps({"format": FORMAT, "members": [_record(member)]})
+        self._write(_part_name(plan.index, "json"), text.encode())
+
+    def read(self, plan: ModelPlan, model: Any) -> tuple[History, float]:
+        """Give a model the weights of the one that is finished."""
+        path = self._folder / _part_name(plan.index, "json")
+        with reading(path):
+            (record,) = _records(files.read_file(path))
+            history, seconds = _history(record, model), float(record["seconds"])
+        saving.load_checkpoint(self._folder / _part_name(plan.index, "keras"), model)
+        return history, seconds
+
+    def complete(self, models: ModelSet) -> None:
+        """Make one file of the folder."""
+
+        def write(file: BinaryIO) -> None:
+            with zipfile.ZipFile(file, "w") as target:
+                plan = json.loads(files.read_file(self._folder / INDEX))
+                records = [_record(member) for member in models]
+                whole = {"format": FORMAT, "members": records, "plan": plan}
+                target.writestr(INDEX, json.dumps(whole, indent=1))
+                for number in range(len(models)):
+                    part = self._folder / _part_name(number, "keras")
+                    target.writestr(_member_name(number), files.read_file(part))
+
+        write_checked(self.path, write)
+        shutil.rmtree(self._folder)
+
+
+def _part_name(number: int, ending: str) -> str:
+    return f"{number:04d}.{ending}"

@@ -1,0 +1,152 @@
+"""What a set of models is used for: predictions, evaluations, and one model of all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ganglion import ops, tree
+from ganglion.many.data import SharedData
+from ganglion.many.model_set import Member
+from ganglion.many.threads import mapped
+from ganglion.models import Model, clone_model
+from ganglion.training.sharing import SharedSteps
+
+
+def models_of(models: Iterable[Any], verb: str) -> list[Any]:
+    """Return the models of a set or of a list; refuse what is none."""
+    found = [m.model if isinstance(m, Member) else m for m in models]
+    if not found:
+        raise ValueError(f"`{verb}`: there are no models.")
+    for index, model in enumerate(found):
+        if not isinstance(model, Model):
+            raise TypeError(
+                f"`{verb}` takes models: number {index} is {type(model).__name__}."
+            )
+    return found
+
+
+def predict_many(
+    models: Iterable[Any],
+    x: Any,
+    batch_size: int | None = None,
+    threads: int | None = None,
+) -> Any:
+    """Return the predictions of many models, with a first axis for the model.
+
+    Args:
+        models: A `ModelSet`, or models; all of one form of output.
+        x: The inputs, which are held once.
+        batch_size: Rows at a time.
+        threads: How many models predict at the same time.
+    """
+    chosen = models_of(models, "predict_many")
+    data = SharedData.of(x, None, None, None)
+    _share_steps(chosen)
+    outputs = mapped(
+        lambda model: model.predict(data.x, batch_size=batch_size, verbose=0),
+        chosen,
+        threads,
+    )
+    _check_alike([_forms(output) for output in outputs], "predict_many")
+    columns = zip(*map(tree.flatten, outputs), strict=True)
+    return tree.pack(outputs[0], [np.stack(column) for column in columns])
+
+
+def evaluate_many(
+    models: Iterable[Any],
+    x: Any,
+    y: Any = None,
+    batch_size: int | None = None,
+    sample_weight: Any = None,
+    threads: int | None = None,
+) -> list[dict[str, Any]]:
+    """Return the loss and the metrics of many models, a dictionary for each."""
+    chosen = models_of(models, "evaluate_many")
+    data = SharedData.of(x, y, sample_weight, None)
+    _share_steps(chosen)
+
+    def evaluated(model: Any) -> dict[str, Any]:
+        return model.evaluate(
+            data.x,
+            data.y,
+            batch_size=batch_size,
+            sample_weight=data.sample_weight,
+            verbose=0,
+            return_dict=True,
+        )
+
+    return mapped(evaluated, chosen, threads)
+
+
+def _share_steps(models: list[Any]) -> None:
+    """Let models that share nothing yet use the steps of each other."""
+    steps = SharedSteps()
+    for model in models:
+        if model._step_cache.shared is None:
+            model._step_cache.share(steps)
+
+
+def ensemble(models: Iterable[Any], spread: bool = False) -> Any:
+    """Return a model whose output is the mean of what many models return.
+
+    Args:
+        models: A `ModelSet`, or models made of Keras tensors, with equal inputs and
+            outputs. The ensemble has copies of them, with their weights.
+        spread: Whether there is a second output, the standard deviation.
+
+    >>> import numpy as np, ganglion as keras
+    >>> members = [
+    ...     keras.Sequential([keras.Input((1,)), keras.layers.Rescaling(scale)])
+    ...     for scale in (1.0, 3.0)]
+    >>> mean, deviation = ensemble(members, spread=True)(np.ones((1, 1)))
+    >>> mean.item(), deviation.item()
+    (2.0, 1.0)
+    """
+    chosen = models_of(models, "ensemble")
+    for index, model in enumerate(chosen):
+        if model._network is None:
+            raise ValueError(
+                f"`ensemble`: model {index} is not made of Keras tensors, or has no "
+                "weights yet: begin it with an Input."
+            )
+    inputs = [_forms(model._network.inputs) for model in chosen]
+    _check_alike(inputs, "ensemble", "input")
+    _check_alike([_forms(m._network.outputs) for m in chosen], "ensemble")
+    tensors = tree.map_leaves(_input_like, chosen[0]._network.inputs)
+    outputs = [_copied(m, index)(tensors) for index, m in enumerate(chosen)]
+    columns = [ops.stack(c) for c in zip(*map(tree.flatten, outputs), strict=True)]
+    means = tree.pack(outputs[0], [ops.mean(column, axis=0) for column in columns])
+    if not spread:
+        return Model(tensors, means, name="ensemble")
+    deviations = [ops.std(column, axis=0) for column in columns]
+    return Model(tensors, [means, tree.pack(outputs[0], deviations)], name="ensemble")
+
+
+def _input_like(tensor: Any) -> Any:
+    from ganglion.layers import Input
+
+    return Input(tensor.shape[1:], dtype=tensor.dtype)
+
+
+def _copied(model: Any, index: int) -> Any:
+    """Return a copy with the same weights, and a name that no other one has."""
+    config = clone_model(model)
+    config.set_weights(model.get_weights())
+    config.name = f"member_{index}"
+    return config
+
+
+def _forms(structure: Any) -> list[tuple[Any, ...]]:
+    return [tuple(leaf.shape) for leaf in tree.flatten(structure)]
+
+
+def _check_alike(forms: list[Any], verb: str, what: str = "output") -> None:
+    for index, form in enumerate(forms):
+        if form != forms[0]:
+            raise ValueError(
+                f"`{verb}` needs models whose {what}s agree: model 0 has {forms[0]}, "
+                f"model {index} has {form}."
+            )

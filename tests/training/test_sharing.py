@@ -1,0 +1,223 @@
+"""Steps that models share: only equal models do, and nobody sees a difference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ganglion as keras
+from ganglion import layers, recipes
+from ganglion.training.sharing import SharedSteps
+
+RNG = np.random.default_rng(0)
+FLAT = RNG.normal(size=(20, 6)).astype("float32")
+IMAGES = RNG.normal(size=(20, 8, 8, 3)).astype("float32")
+TOKENS = RNG.integers(0, 9, (20, 5))
+Y = RNG.normal(size=(20, 2)).astype("float32")
+
+
+def compiled(model, optimizer=None, loss="mse", **arguments):
+    model.compile(optimizer or keras.optimizers.Adam(0.01), loss, **arguments)
+    return model
+
+
+def dense(**arguments):
+    hidden = layers.Dense(4, activation="relu", name=arguments.pop("name", None))
+    model = keras.Sequential(
+        [keras.Input((6,)), hidden, layers.Dropout(0.3), layers.Dense(2)]
+    )
+    return compiled(model, **arguments)
+
+
+def convolutional():
+    stack = [
+        layers.RandomFlip("horizontal"),
+        layers.Conv2D(4, 3, activation="relu"),
+        layers.BatchNormalization(),
+        layers.MaxPooling2D(),
+        layers.Flatten(),
+        layers.Dense(2, kernel_constraint="max_norm"),
+    ]
+    return compiled(keras.Sequential([keras.Input((8, 8, 3)), *stack]))
+
+
+def recurrent():
+    stack = [
+        layers.Embedding(9, 4, mask_zero=True),
+        layers.Bidirectional(layers.LSTM(3, dropout=0.2)),
+        layers.Dense(2),
+    ]
+    model = keras.Sequential([keras.Input((5,), dtype="int32"), *stack])
+    return compiled(model, keras.optimizers.RMSprop(0.01, clipnorm=1.0))
+
+
+def residual():
+    x = keras.Input((6,))
+    hidden = layers.Dense(6, activation="gelu")(x)
+    hidden = layers.LayerNormalization()(x + hidden)
+    outputs = [layers.Dense(2, name="a")(hidden), layers.Dense(1, name="b")(hidden)]
+    model = keras.Model(x, outputs)
+    return compiled(model, loss=["mse", "mae"], loss_weights=[1.0, 0.5])
+
+
+def attention():
+    x = keras.Input((6,))
+    hidden = layers.Reshape((3, 2))(x)
+    hidden = layers.MultiHeadAttention(2, 2, dropout=0.1)(hidden, hidden)
+    return compiled(keras.Model(x, layers.Dense(2)(layers.Flatten()(hidden))))
+
+
+CASES = {
+    "dense": (dense, FLAT, Y),
+    "convolutional": (convolutional, IMAGES, Y),
+    "recurrent": (recurrent, TOKENS, Y),
+    "residual": (residual, FLAT, [Y, Y[:, :1]]),
+    "attention": (attention, FLAT, Y),
+}
+
+
+def train(model, x, y):
+    history = model.fit(x, y, batch_size=8, epochs=2, validation_data=(x, y), verbose=0)
+    return history.history
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_model_with_shared_steps_is_what_it_would_be_alone(name):
+    build, x, y = CASES[name]
+    keras.utils.set_random_seed(1)
+    own = [build(), build()]
+    keras.utils.set_random_seed(1)
+    sharing = [build(), build()]
+    steps = SharedSteps()
+    for model in sharing:
+        model._step_cache.share(steps)
+    histories = [train(model, x, y) for model in own]
+    assert [train(model, x, y) for model in sharing] == histories
+    assert steps.compilations == 4  # of training and of tests, with 8 rows and with 4
+    for ours, theirs in zip(own, sharing, strict=True):
+        for a, b in zip(ours.variables, theirs.variables, strict=True):
+            np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
+def compilations(*models, x=FLAT, y=Y):
+    """Return how often steps of these models are compiled, for one step each."""
+    steps = SharedSteps()
+    for model in models:
+        model._step_cache.share(steps)
+        model.fit(x, y, batch_size=20, verbose=0)
+    return steps.compilations
+
+
+def of_the_user(y_true, y_pred):
+    return keras.ops.mean(keras.ops.square(y_true - y_pred))
+
+
+def changed(change):
+    model = dense()
+    change(model)
+    return model
+
+
+def test_rates_names_and_seeds_do_not_tell_models_apart():
+    seeded = keras.Sequential(
+        [
+            keras.Input((6,)),
+            layers.Dense(4, activation="relu", kernel_initializer="he_normal"),
+            layers.Dropout(0.3, seed=7),
+            layers.Dense(2),
+        ]
+    )
+    other_rate = dense(optimizer=keras.optimizers.Adam(0.5))
+    assert compilations(dense(), other_rate, dense(name="x"), compiled(seeded)) == 1
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: changed(lambda model: setattr(model.layers[1], "rate", 0.4)),
+        lambda: dense(optimizer=keras.optimizers.Adam(0.01, beta_1=0.8)),
+        lambda: dense(optimizer=keras.optimizers.AdamW(0.01)),
+        lambda: dense(loss="mae"),
+        lambda: dense(metrics=["mae"]),
+        lambda: dense(
+            optimizer=keras.optimizers.Adam(
+                keras.optimizers.schedules.CosineDecay(0.01, 10)
+            )
+        ),
+        lambda: changed(
+            lambda model: setattr(
+                model.layers[0].kernel, "regularizer", keras.regularizers.L1(0.1)
+            )
+        ),
+        lambda: changed(
+            lambda model: setattr(model.layers[0], "activation", keras.activations.tanh)
+        ),
+    ],
+)
+def test_what_changes_a_step_tells_models_apart(make):
+    assert compilations(dense(), make()) == 2
+    assert compilations(make(), make()) == 1
+
+
+def test_weights_that_are_not_trained_tell_models_apart():
+    def frozen():
+        model = dense()
+        model.layers[0].trainable = False
+        return compiled(model)
+
+    assert compilations(dense(), frozen()) == 2
+
+
+def test_code_of_the_user_is_traced_for_each_model():
+    assert compilations(dense(loss=of_the_user), dense(loss=of_the_user)) == 2
+
+    class Own(layers.Layer):
+        def call(self, inputs):
+            return inputs * 2.0
+
+    def own():
+        model = keras.Sequential([keras.Input((6,)), Own(), layers.Dense(2)])
+        return compiled(model)
+
+    assert compilations(own(), own()) == 2
+
+
+def test_data_by_name_goes_to_the_outputs_of_that_name():
+    def build(first, second):
+        x = keras.Input((6,))
+        outputs = [layers.Dense(2, name=first)(x), layers.Dense(2, name=second)(x)]
+        return compiled(keras.Model(x, outputs))
+
+    y = {"a": Y, "b": 10 * Y}
+    keras.utils.set_random_seed(0)
+    expected = train(build("b", "a"), FLAT, y)
+    steps = SharedSteps()
+    first = build("a", "b")
+    keras.utils.set_random_seed(0)
+    second = build("b", "a")
+    for model in (first, second):
+        model._step_cache.share(steps)
+    train(first, FLAT, y)
+    assert train(second, FLAT, y) == expected
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mnist-perceptron",
+        "mnist-cnn",
+        "mnist-vae",
+        pytest.param("mnist-mlp", marks=pytest.mark.more),
+        pytest.param("mini-gpt", marks=pytest.mark.more),
+        pytest.param("cifar10-cam", marks=pytest.mark.more),
+    ],
+)
+def test_models_of_a_recipe_share_their_steps(name):
+    recipe = recipes.get(name)
+    x, y = recipes.noise(recipe, 4)
+    models = [recipes.build(recipe) for _ in range(2)]
+    steps = SharedSteps()
+    for model in models:
+        model._step_cache.share(steps)
+        model.fit(x, y, batch_size=4, verbose=0)
+    assert steps.compilations == 1

@@ -89,6 +89,31 @@ UNREAD |= {
     "__init__.py unload_ipython_extension": {"ipython": INTERFACE},
     "compat/aliases.py AliasFinder.find_spec": {"path": INTERFACE, "target": INTERFACE},
     "compat/tensorflow/data/dataset.py Dataset.with_options": {"options": HINT},
+    "compat/tensorflow/arrays.py map_fn": {"infer_shape": "shapes are exact"},
+    "compat/tensorflow/arrays.py while_loop": {"shape_invariants": "shapes are exact"},
+    "compat/tensorflow/arrays.py case": {
+        "exclusive": "a check that several conditions do not hold, of TensorFlow 1",
+        "strict": HINT,
+    },
+    "compat/tensorflow/data/experimental.py prefetch_to_device": {"device": ONE_DEVICE},
+    "compat/tensorflow/data/grouping.py load": {
+        "element_spec": "the file knows the types of its elements"
+    },
+    "compat/tensorflow/host.py numpy_function": {"stateful": HINT},
+    "compat/tensorflow/host.py encode_png": {"compression": "loses nothing"},
+    "compat/tensorflow/host.py encode_jpeg": {"format": "the channels of the picture"},
+    "compat/tensorflow/objects.py TensorArray.__init__": {
+        "clear_after_read": HINT,
+        "infer_shape": "shapes are exact",
+    },
+    "compat/tensorflow/runtime.py Session.__init__": {"args": HINT, "kwargs": HINT},
+    "compat/tensorflow/strategies.py MirroredStrategy.__init__": {
+        "cross_device_ops": ONE_DEVICE
+    },
+    "compat/tensorflow/summaries.py create_file_writer": {
+        "flush_millis": HINT,
+        "max_queue": HINT,
+    },
     "compat/tensorflow/data/sources.py sample_from_datasets": {
         "rerandomize_each_iteration": "each pass draws anew"
     },
@@ -148,7 +173,13 @@ UNREAD |= {
 }
 # TensorFlow's functions name their ops, which are no part of a graph here, and take
 # hints on how to run.
-TENSORFLOW = {"name", "deterministic", "num_parallel_calls"}
+TENSORFLOW = {
+    "name",
+    "deterministic",
+    "num_parallel_calls",
+    "options",  # of its runtime
+    "alg",  # random numbers are ours in any case
+}
 # Methods that a subclass must define with all arguments, whatever it does with them.
 OVERRIDES = ("build", "compute_mask", "transform_")
 

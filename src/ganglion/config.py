@@ -87,6 +87,7 @@ ENVIRONMENT = {
 }
 
 _choices: dict[str, object] = {
+    "stands_for_keras": False,
     "floatx": "float32",
     "epsilon": 1e-7,
     "backend": None,
@@ -172,7 +173,27 @@ def backend() -> str:
 
     ``"auto"`` stands for ``"cpu"``, the compiler, where llvmlite can be loaded, else
     for ``"numpy"``; a model that is worth it goes to the GPU, where there is one.
+
+    A script that has Ganglion for its Keras asks for which of Keras' backends it is to
+    be written, and gets that answer: KERAS_BACKEND, else ``"tensorflow"``.
     """
+    if stands_for_keras():
+        return os.environ.get("KERAS_BACKEND") or "tensorflow"
+    return backend_in_use()
+
+
+def stand_for_keras(chosen: bool) -> None:
+    """Choose whether scripts take this for Keras, and ask for Keras' backends."""
+    _choices["stands_for_keras"] = chosen
+
+
+def stands_for_keras() -> bool:
+    """Return whether scripts take this for Keras."""
+    return bool(_choices["stands_for_keras"])
+
+
+def backend_in_use() -> str:
+    """Return the backend in use, whatever a script is told."""
     name = backend_choice()
     return _best_backend() if name == "auto" else name
 

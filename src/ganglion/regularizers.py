@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
+from collections.abc import Callable
 from typing import Any
 
 from ganglion import keras2, ops
@@ -32,6 +35,20 @@ def _strength(name: str, value: Any) -> float:
     return float(value)
 
 
+def _or_called_l(init: Callable[..., None]) -> Callable[..., None]:
+    """Let the `__init__` of `L1` or `L2` take Keras 2's name of its argument, too."""
+    name = next(name for name in inspect.signature(init).parameters if name != "self")
+
+    @functools.wraps(init)
+    def initialize(self: Any, *args: Any, **kwargs: Any) -> None:
+        if "l" in kwargs:
+            keras2.note(f"`regularizers.{name}(l=)`", f"`{name}=`")
+            kwargs[name] = kwargs.pop("l")
+        init(self, *args, **kwargs)
+
+    return initialize
+
+
 @export("keras.regularizers", "l1_l2", "l1l2")
 class L1L2(Regularizer):
     """l1 sum(|x|) + l2 sum(x²)."""
@@ -53,6 +70,7 @@ class L1L2(Regularizer):
 class L1(Regularizer):
     """l1 sum(|x|)."""
 
+    @_or_called_l
     def __init__(self, l1: float = 0.01) -> None:
         self.l1 = _strength("l1", 0.01 if l1 is None else l1)
 
@@ -64,6 +82,7 @@ class L1(Regularizer):
 class L2(Regularizer):
     """l2 sum(x²)."""
 
+    @_or_called_l
     def __init__(self, l2: float = 0.01) -> None:
         self.l2 = _strength("l2", 0.01 if l2 is None else l2)
 
@@ -106,6 +125,19 @@ def l1_l2(l1: float = _STRENGTH, l2: float = _STRENGTH) -> L1L2:
 
 
 l1, l2, orthogonal_regularizer = L1, L2, OrthogonalRegularizer
+
+
+def _of_keras1(name: str, today: Any) -> Any:
+    def regularizer(*args: Any, **kwargs: Any) -> Any:
+        keras2.note(f"`regularizers.{name}`", f"`regularizers.{today.__name__}`")
+        return today(*args, **kwargs)
+
+    regularizer.__name__, regularizer.__doc__ = name, f"Return Keras 1's `{name}`."
+    return regularizer
+
+
+activity_l1, activity_l2 = _of_keras1("activity_l1", L1), _of_keras1("activity_l2", L2)
+l1l2, activity_l1l2 = _of_keras1("l1l2", l1_l2), _of_keras1("activity_l1l2", l1_l2)
 
 
 def get(identifier: Any) -> Any:

@@ -169,6 +169,7 @@ def evaluated(values: Sequence[Value]) -> list[Tensor]:
     return [as_tensor(new[value]) for value in values]
 
 
+_TEXT_KINDS = "OSUT"
 # What a tensor can be compared with, beside all that can become an array.
 _OPERANDS = (int, float, complex, np.generic, list, tuple, Operators)
 
@@ -178,7 +179,8 @@ _OPERANDS = (int, float, complex, np.generic, list, tuple, Operators)
 
 def as_tensor(array: Any) -> Tensor:
     """Return an array as a tensor, without a copy."""
-    return np.asarray(array).view(Tensor)
+    plain = np.asarray(array)
+    return plain.view(TextTensor if plain.dtype.kind in _TEXT_KINDS else Tensor)
 
 
 def _binary(name: str, ufunc: np.ufunc) -> tuple[Any, Any, Any]:
@@ -278,6 +280,10 @@ class Tensor(np.ndarray):
     def get_shape(self) -> Sizes:
         """Return the sizes of the axes, as in TensorFlow."""
         return self.shape
+
+    def set_shape(self, shape: Any) -> None:
+        """Refuse sizes that are not those of the axes, as in TensorFlow."""
+        self.shape.assert_is_compatible_with(shape)
 
     __add__, __radd__, __iadd__ = _binary("add", np.add)
     __sub__, __rsub__, __isub__ = _binary("subtract", np.subtract)
@@ -382,3 +388,61 @@ class Tensor(np.ndarray):
 
 # The ops that have another name than the function of NumPy.
 _UFUNCS = {"remainder": "mod", "true_divide": "divide", "conjugate": "conj"}
+
+
+class TextType(str):
+    """The type of texts: its name, with what code asks of a type of NumPy's."""
+
+    name, kind = "string", "O"
+
+    def __repr__(self) -> str:
+        return "tf.string"
+
+
+class TextTensor(Tensor):
+    """Texts, which Python handles: in TensorFlow's way, `numpy()` gives bytes.
+
+    >>> texts = as_tensor(np.array(["a", "b"], object))
+    >>> texts.numpy(), (texts == "a").numpy(), texts.dtype == "string"
+    (array([b'a', b'b'], dtype=object), array([ True, False]), True)
+    """
+
+    @property
+    def dtype(self) -> Any:
+        """The type of texts."""
+        return TextType("string")
+
+    def numpy(self) -> Any:
+        """Return the texts as bytes: an array of them, or one."""
+        return _bytes_of(self)[()]
+
+    def __eq__(self, other: Any) -> Any:
+        return as_tensor(_bytes_of(self) == _bytes_of(other))
+
+    def __ne__(self, other: Any) -> Any:
+        return as_tensor(_bytes_of(self) != _bytes_of(other))
+
+    def __add__(self, other: Any) -> Any:
+        return as_tensor(_bytes_of(self) + _bytes_of(other))
+
+    def __radd__(self, other: Any) -> Any:
+        return as_tensor(_bytes_of(other) + _bytes_of(self))
+
+    def __getitem__(self, key: Any) -> Any:
+        part = np.asarray(self)[key]
+        return as_tensor(part if isinstance(part, np.ndarray) else _one_text(part))
+
+    __iadd__ = __add__
+    __hash__ = None
+
+
+def _one_text(text: Any) -> np.ndarray:
+    array = np.empty((), object)
+    array[()] = text
+    return array
+
+
+def _bytes_of(texts: Any) -> np.ndarray:
+    array = np.asarray(texts, object)
+    encode = np.frompyfunc(lambda x: x.encode() if isinstance(x, str) else x, 1, 1)
+    return np.asarray(encode(array), object)

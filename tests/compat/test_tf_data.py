@@ -41,6 +41,24 @@ def yielding(tf: Any, **options: Any) -> Any:
 
 
 CASES: dict[str, Callable[[Any], Any]] = {
+    "padded_pairs": lambda tf: (
+        ragged(tf)
+        .map(lambda row: (row, tf.size(row)))
+        .padded_batch(3, padded_shapes=([None], []), padding_values=(-1, 0))
+    ),
+    "buckets": lambda tf: ragged(tf).bucket_by_sequence_length(
+        lambda row: tf.size(row), [2, 4], [1, 2, 2]
+    ),
+    "windows_by_key": lambda tf: numbers(tf, 7).group_by_window(
+        lambda n: n % 2, lambda key, window: window.batch(2), window_size=2
+    ),
+    "chosen": lambda tf: tf.data.Dataset.choose_from_datasets(
+        [numbers(tf, 2), numbers(tf, 5, 9)], numbers(tf, 3).map(lambda n: n % 2)
+    ),
+    "without_doubles": lambda tf: numbers(tf, 6).map(lambda n: n % 3).unique(),
+    "other_batches": lambda tf: rows(tf).batch(4).rebatch(3),
+    "counter": lambda tf: tf.data.Dataset.counter(start=2, step=3).take(3),
+    "applied": lambda tf: rows(tf).batch(2).apply(tf.data.experimental.unbatch()),
     "rows": rows,
     "rows_of_lists": lambda tf: tf.data.Dataset.from_tensor_slices([1.5, 2.0]),
     "rows_of_arrays": lambda tf: tf.data.Dataset.from_tensor_slices([X, X]),
@@ -291,3 +309,31 @@ def test_tables_and_lines_of_files_are_tensorflows(tmp_path):
     lines = [tf.data.TextLineDataset(str(path)) for tf in (namespaces.load(""), theirs)]
     ours, expected = ([line.numpy() for line in each] for each in lines)
     assert ours == expected
+
+
+def test_what_was_saved_is_loaded(tmp_path):
+    path = str(tmp_path / "rows")
+    rows(ours).batch(4).map(lambda x, y: {"x": x, "y": y}).save(path)
+    loaded = list(Dataset.load(path))
+    assert [sorted(element) for element in loaded] == [["x", "y"], ["x", "y"]]
+    np.testing.assert_array_equal(loaded[1]["x"], X[4:])
+    (tmp_path / "rows" / "elements.h5").write_bytes(b"damaged")
+    with pytest.raises(ValueError, match="cannot be loaded"):
+        Dataset.load(path)
+
+
+def test_the_next_element_or_none():
+    items = iter(numbers(ours, 1))
+    first, second = items.get_next_as_optional(), items.get_next_as_optional()
+    assert bool(first.has_value())
+    assert int(first.get_value()) == 0
+    assert not bool(second.has_value())
+
+
+def test_elements_that_cannot_be_made_are_left_out():
+    def checked(n: Any) -> Any:
+        ours.debugging.assert_less(n, np.int64(2))
+        return n
+
+    kept = numbers(ours, 2).map(checked).ignore_errors()
+    assert [int(n) for n in kept] == [0, 1]

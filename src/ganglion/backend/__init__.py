@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import activations, config, keras2, ops, random, symbolic, utils
+from ganglion import activations, config, keras2, ops, random, symbolic, tree, utils
 from ganglion.activations import (
     elu,
     hard_sigmoid,
@@ -95,8 +95,23 @@ from ganglion.variables import Variable, current_scope
 
 
 def backend() -> str:
-    """Return the name old scripts compare with: ours is neither of theirs."""
-    return "ganglion"
+    """Return which of Keras' backends a script is to be written for."""
+    return config.backend() if config.stands_for_keras() else "ganglion"
+
+
+def image_dim_ordering() -> str:
+    """Return Keras 1's name for the order of the axes: `tf` has the channels last."""
+    keras2.note("`K.image_dim_ordering`", "`keras.config.image_data_format`")
+    return "tf" if image_data_format() == "channels_last" else "th"
+
+
+def set_image_dim_ordering(dim_ordering: str) -> None:
+    """Choose the order of the axes by Keras 1's names, `tf` and `th`."""
+    keras2.note("`K.set_image_dim_ordering`", "`keras.config.set_image_data_format`")
+    if dim_ordering not in ("tf", "th"):
+        raise ValueError(f"`dim_ordering` is 'tf' or 'th', not {dim_ordering!r}.")
+    is_last = dim_ordering == "tf"
+    set_image_data_format("channels_last" if is_last else "channels_first")
 
 
 def compute_output_spec(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -486,7 +501,8 @@ def function(
                 arrays.append(value)
             else:
                 phase = int(value)
-        return [np.asarray(array) for array in model(arrays, training=bool(phase))]
+        results = tree.flatten(model(arrays, training=bool(phase)))
+        return [np.asarray(array) for array in results]
 
     return run
 

@@ -21,7 +21,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from ganglion import keras2
+from ganglion import config, keras2
 
 # The longest prefix that fits is replaced. `keras.api` and `keras.src` are where Keras
 # 3 keeps its names, `tensorflow.python.keras` where TensorFlow had a copy of Keras 2.
@@ -163,6 +163,7 @@ def install() -> None:
                 "TensorFlow; in a notebook, restart the kernel first."
             )
     sys.meta_path.insert(0, AliasFinder())
+    config.stand_for_keras(True)
 
 
 def is_installed() -> bool:
@@ -172,6 +173,7 @@ def is_installed() -> bool:
 
 def uninstall() -> None:
     """Take the hooks away, and what was imported through them."""
+    config.stand_for_keras(False)
     sys.meta_path[:] = [
         finder for finder in sys.meta_path if not isinstance(finder, AliasFinder)
     ]

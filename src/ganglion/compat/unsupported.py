@@ -47,9 +47,6 @@ _TABLE = {
         "tensorflow_backend manual_variable_initialization py_all is_placeholder",
         "estimator",
     ),
-    "Keras 1 had it. Today it is `image_data_format` and `set_image_data_format`.": (
-        "backend: image_dim_ordering set_image_dim_ordering",
-    ),
 }
 
 

@@ -108,7 +108,7 @@ def backend_for(program: Program, on_gpu: bool = False) -> str:
 
     A model that is `on_gpu` already stays there.
     """
-    name = config.backend()
+    name = config.backend_in_use()
     if config.backend_choice() == "auto":
         worth_it = on_gpu or operations(program.graph) >= WORTH_A_GPU
         can_run = not host_call_names(program.graph)  # those need the host
@@ -136,7 +136,7 @@ def chosen_name() -> str:
     undecided = (
         config.backend_choice() == "auto" and driver.unavailable_reason() is None
     )
-    return "auto" if undecided else config.backend()
+    return "auto" if undecided else config.backend_in_use()
 
 
 def operations(graph: Graph) -> float:

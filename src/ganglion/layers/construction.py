@@ -168,9 +168,11 @@ def translated(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments of a layer of ours under today's names."""
     two_sizes = _has_two_sizes(cls, args)
-    old_ones = kwargs.keys() & {*RENAMED, "nb_row"}
+    old_ones = kwargs.keys() & {*RENAMED, "nb_row", "mode"}
     if not is_ours(cls) or not (old_ones or two_sizes):
         return args, kwargs
+    if "mode" in kwargs and cls.__name__ == "BatchNormalization":
+        kwargs = _without_mode(kwargs)
     known = inspect.signature(cls.__init__).parameters  # type: ignore[misc]
     renamed: dict[str, Any] = {}
     for old, value in kwargs.items():
@@ -190,6 +192,17 @@ def translated(
             renamed.pop("nb_col"),
         )
     return args, renamed
+
+
+def _without_mode(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the mode of Keras 1's `BatchNormalization`, of which one is left."""
+    if kwargs["mode"] != 0:
+        raise ValueError(
+            f"BatchNormalization(mode={kwargs['mode']!r}): Keras 2 dropped all modes "
+            "but 0. For mode 1 use `LayerNormalization`."
+        )
+    keras2.note("`BatchNormalization(mode=0)`", "the only way, left out")
+    return {name: value for name, value in kwargs.items() if name != "mode"}
 
 
 def _has_two_sizes(cls: type, args: tuple[Any, ...]) -> bool:

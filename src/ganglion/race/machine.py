@@ -42,7 +42,7 @@ def facts() -> dict[str, str]:
     if devices := gpu():
         known["gpu"] = devices
     for name, reason in registry.available().items():
-        used = ", in use" if name == config.backend() else ""
+        used = ", in use" if name == config.backend_in_use() else ""
         if name == "cuda" and registry.chosen_name() == "auto":
             used = ", for models that are worth it"
         known[f"  {name}"] = f"missing: {reason}" if reason else f"works{used}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -321,8 +322,12 @@ class Trainer(StepMethods):
     def fit_generator(self, generator: Any, *args: Any, **kwargs: Any) -> History:
         """Keras 2's name for `fit` on a generator."""
         keras2.note("`fit_generator`", "`fit`")
-        names = "steps_per_epoch epochs verbose callbacks validation_data"
-        kwargs.update(zip([*names.split(), "validation_steps"], args, strict=False))
+        kwargs.update(zip(_OLD_FIT_ORDER.split(), args, strict=False))
+        generator = _as_steps(kwargs, "samples_per_epoch", "steps_per_epoch", generator)
+        held_out = kwargs.get("validation_data")
+        held_out = _as_steps(kwargs, "nb_val_samples", "validation_steps", held_out)
+        if held_out is not None:
+            kwargs["validation_data"] = held_out
         return self.fit(generator, **_without_workers(kwargs))
 
     def evaluate_generator(
@@ -330,16 +335,41 @@ class Trainer(StepMethods):
     ) -> Any:
         """Keras 2's name for `evaluate` on a generator."""
         keras2.note("`evaluate_generator`", "`evaluate`")
-        kwargs.setdefault("verbose", 0)
-        return self.evaluate(generator, steps=steps, **_without_workers(kwargs))
+        kwargs = {"verbose": 0, "steps": steps, **kwargs}
+        generator = _as_steps(kwargs, "val_samples", "steps", generator)
+        return self.evaluate(generator, **_without_workers(kwargs))
 
     def predict_generator(
         self, generator: Any, steps: Any = None, **kwargs: Any
     ) -> Any:
         """Keras 2's name for `predict` on a generator."""
         keras2.note("`predict_generator`", "`predict`")
-        kwargs.setdefault("verbose", 0)
-        return self.predict(generator, steps=steps, **_without_workers(kwargs))
+        kwargs = {"verbose": 0, "steps": steps, **kwargs}
+        generator = _as_steps(kwargs, "val_samples", "steps", generator)
+        return self.predict(generator, **_without_workers(kwargs))
+
+
+_OLD_FIT_ORDER = (
+    "steps_per_epoch epochs verbose callbacks validation_data validation_steps "
+    "class_weight max_queue_size workers use_multiprocessing shuffle initial_epoch"
+)
+
+
+def _as_steps(kwargs: dict[str, Any], samples: str, steps: str, generator: Any) -> Any:
+    """Turn Keras 1's number of rows into one of batches; return the generator."""
+    if samples not in kwargs:
+        return generator
+    rows = int(kwargs.pop(samples))
+    keras2.note(f"`{samples}=`", f"`{steps}=`, which counts batches")
+    if isinstance(generator, (tuple, list)):
+        return generator  # arrays, of which all are used
+    size = getattr(generator, "batch_size", None)
+    if size is None:
+        first = next(generator)
+        generator = itertools.chain([first], generator)
+        size = len(tree.flatten(first)[0])
+    kwargs[steps] = -(-rows // int(size))
+    return generator
 
 
 def _size_and_steps(
@@ -391,9 +421,18 @@ def _as_list(logs: Logs, names: list[str]) -> Any:
     return values[0] if len(values) == 1 else values
 
 
+_WORKERS = (  # by all their names since Keras 1
+    "workers",
+    "nb_worker",
+    "use_multiprocessing",
+    "pickle_safe",
+    "max_queue_size",
+    "max_q_size",
+)
+
+
 def _without_workers(kwargs: dict[str, Any]) -> dict[str, Any]:
-    dropped = ("workers", "use_multiprocessing", "max_queue_size", "pickle_safe")
-    return {name: value for name, value in kwargs.items() if name not in dropped}
+    return {name: value for name, value in kwargs.items() if name not in _WORKERS}
 
 
 def _refuse_unknown(verb: str, kwargs: dict[str, Any]) -> None:

@@ -7,12 +7,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ganglion import ops, random, tree
-from ganglion.compiler.ir.graph import Value
+from ganglion.compiler.ir.graph import UnknownNumbersError, Value
 from ganglion.symbolic import KerasTensor
 from ganglion.tensors import Tensor, as_tensor
 from ganglion.variables import Variable
 
 _any_ops: Any = ops  # some of which may not be there; they say so
+
+
+class UnknownArgumentError(UnknownNumbersError, NotImplementedError):
+    """A function needs numbers that are only traced; `tf.function` runs as Python."""
+
+
+def zeros(shape: Any, dtype: Any = "float32") -> Any:
+    """Return zeros of a shape, empty texts where the type is that of texts."""
+    if str(dtype) == "string":
+        return as_tensor(np.full(tuple(known(shape, "zeros").tolist()), b"", object))
+    return ops.zeros(shape, str(dtype))
 
 
 def is_known(*arrays: Any) -> bool:
@@ -24,7 +35,7 @@ def is_known(*arrays: Any) -> bool:
 def known(x: Any, name: str) -> np.ndarray:
     """Return the numbers of a tensor; refuse one that is being traced."""
     if not is_known(x):
-        raise NotImplementedError(
+        raise UnknownArgumentError(
             f"tf.{name}: its result depends on numbers that a compiled step does not "
             "know beforehand. Call it outside of `tf.function`, layers and `fit`, or "
             "compute with a mask instead."
@@ -37,7 +48,7 @@ def constant(value: Any, dtype: Any = None, shape: Any = None) -> Any:
     if isinstance(value, (str, bytes)) or _is_text(value):
         from ganglion.compat.tensorflow.data.elements import as_array
 
-        return as_array(value)
+        return as_tensor(as_array(value))
     tensor = ops.convert_to_tensor(value, dtype)
     if shape is None or tuple(tensor.shape) == tuple(shape):
         return tensor
@@ -255,12 +266,20 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None) -> Any:
 
 
 def range_(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None) -> Any:
-    """Return numbers from a start to a limit."""
+    """Return numbers from a start to a limit, which are known while tracing, too."""
     bounds = (0, start, delta) if limit is None else (start, limit, delta)
-    plain = [known(bound, "range").item() for bound in bounds]
-    return ops.arange(
-        plain[0], plain[1], plain[2], dtype=None if dtype is None else str(dtype)
-    )
+    plain = [known(bound, "range") for bound in bounds]
+    if dtype is None:
+        typed = [x.dtype for x, b in zip(plain, bounds, strict=True) if _has_type(b)]
+        is_float = any(bound.dtype.kind == "f" for bound in plain)
+        default = np.float32 if is_float else np.int32
+        dtype = np.result_type(*typed) if typed else default
+    first, last, step = (bound.item() for bound in plain)
+    return as_tensor(np.arange(first, last, step).astype(str(np.dtype(dtype))))
+
+
+def _has_type(bound: Any) -> bool:
+    return hasattr(bound, "dtype")
 
 
 def gather(params: Any, indices: Any, axis: Any = 0, batch_dims: int = 0) -> Any:
@@ -304,13 +323,40 @@ def strided_slice(input_: Any, begin: Any, end: Any, strides: Any = None) -> Any
     return input_[tuple(map(slice, *bounds, steps))]
 
 
-def unique(x: Any) -> Any:
-    """Return the numbers in the order of their first places, and where each stands."""
-    numbers = known(ops.convert_to_tensor(x), "unique")
-    values, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
+class Unique(NamedTuple):
+    """Different elements, and where each element stands among them."""
+
+    y: Any
+    idx: Any
+
+
+class UniqueWithCounts(NamedTuple):
+    """Different elements, where each stands among them, and how often each is there."""
+
+    y: Any
+    idx: Any
+    count: Any
+
+
+def unique(x: Any) -> Unique:
+    """Return the elements in the order of their first places, and where each stands."""
+    return Unique(*unique_with_counts(x)[:2])
+
+
+def unique_with_counts(x: Any) -> UniqueWithCounts:
+    """Return what `unique` does, and how often each element is there."""
+    from ganglion.compat.tensorflow.data.elements import as_array
+
+    values, first, inverse, counts = np.unique(
+        as_array(x if isinstance(x, (list, tuple)) else known(x, "unique")),
+        return_index=True,
+        return_inverse=True,
+        return_counts=True,
+    )
     order = np.argsort(first)
-    places = np.argsort(order)[inverse].astype(np.int32)
-    return as_tensor(values[order]), as_tensor(places)
+    places = np.argsort(order)[inverse.ravel()].astype(np.int32)
+    parts = values[order], places, counts[order].astype(np.int32)
+    return UniqueWithCounts(*map(as_tensor, parts))
 
 
 def meshgrid(*args: Any, indexing: str = "xy") -> Any:
@@ -353,6 +399,111 @@ def switch_case(branch_index: Any, branch_fns: Any) -> Any:
         ops.greater_equal(index, 0), ops.less(index, count)
     )
     return ops.switch(ops.where(is_known_branch, index, count - 1), list(branch_fns))
+
+
+def map_fn(
+    fn: Any,
+    elems: Any,
+    dtype: Any = None,
+    infer_shape: bool = True,
+    fn_output_signature: Any = None,
+) -> Any:
+    """Return what a function makes of every row, in the type that is asked for."""
+    kinds = dtype if fn_output_signature is None else fn_output_signature
+    results = ops.map(fn, elems)
+    if kinds is None or isinstance(kinds, (list, tuple, dict)):
+        return results
+    kind = str(getattr(kinds, "dtype", kinds))
+    return results if kind == "string" else ops.cast(results, kind)
+
+
+def while_loop(
+    cond: Any,
+    body: Any,
+    loop_vars: Any,
+    shape_invariants: Any = None,
+    maximum_iterations: Any = None,
+) -> Any:
+    """Return the state of a loop after its last step; shapes stay as they are."""
+    return ops.while_loop(cond, body, loop_vars, maximum_iterations)
+
+
+def histogram_fixed_width(
+    values: Any, value_range: Any, nbins: int = 100, dtype: Any = "int32"
+) -> Any:
+    """Return how many numbers lie in each of equal parts of a range."""
+    low, high = (float(edge) for edge in value_range)
+    share = (ops.ravel(values) - low) / (high - low) * nbins
+    bins = ops.clip(ops.cast(ops.floor(share), "int32"), 0, nbins - 1)
+    return ops.cast(ops.sum(ops.one_hot(bins, nbins, dtype="float32"), 0), str(dtype))
+
+
+def polyval(coeffs: Any, x: Any) -> Any:
+    """Return a polynomial, the highest power first, at x."""
+    total = ops.zeros_like(x)
+    for factor in coeffs:
+        total = total * x + factor
+    return total
+
+
+def case(
+    pred_fn_pairs: Any,
+    default: Any = None,
+    exclusive: bool = False,
+    strict: bool = False,
+) -> Any:
+    """Return what the function behind the first true condition gives."""
+    pairs = list(
+        pred_fn_pairs.items() if isinstance(pred_fn_pairs, dict) else pred_fn_pairs
+    )
+    if default is None:
+        default = pairs.pop()[1]
+    for condition, function in reversed(pairs):
+        default = _conditional(condition, function, default)
+    return default()
+
+
+def _conditional(condition: Any, function: Any, otherwise: Any) -> Any:
+    return lambda: ops.cond(condition, function, otherwise)
+
+
+def dynamic_partition(data: Any, partitions: Any, num_partitions: int) -> list[Any]:
+    """Return the rows of each part."""
+    name = "dynamic_partition"
+    rows, parts = known(data, name), known(partitions, name)
+    return [as_tensor(rows[parts == number]) for number in range(int(num_partitions))]
+
+
+def reverse_sequence(
+    input: Any,  # noqa: A002
+    seq_lengths: Any,
+    seq_axis: int = 1,
+    batch_axis: int = 0,
+) -> Any:
+    """Return sequences whose first steps are in reverse order."""
+    if (seq_axis, batch_axis) != (1, 0):
+        raise NotImplementedError(
+            "tf.reverse_sequence: only seq_axis=1 with batch_axis=0 is supported."
+        )
+    steps = ops.arange(int(input.shape[1]))
+    lengths = ops.expand_dims(ops.cast(seq_lengths, "int32"), 1)
+    mirrored = ops.where(steps < lengths, lengths - 1 - steps, steps)
+    return gather(input, mirrored, axis=1, batch_dims=1)
+
+
+def scatter_nd_sub(tensor: Any, indices: Any, updates: Any) -> Any:
+    """Return a tensor with updates subtracted at tuples of indices."""
+    return tensor_scatter_nd_add(tensor, indices, ops.negative(updates))
+
+
+def logdet(matrix: Any) -> Any:
+    """Return the logarithm of the determinant of positive definite matrices."""
+    return ops.slogdet(matrix)[1]
+
+
+def unravel_index(indices: Any, dims: Any) -> Any:
+    """Return the index along every axis of flat indices, a row for each axis."""
+    return ops.stack(ops.unravel_index(indices, tuple(known(dims, "unravel_index"))))
 
 
 def boolean_mask(tensor: Any, mask: Any) -> Any:
@@ -490,7 +641,22 @@ def gamma(
     return draws if beta is None else ops.divide(draws, beta)
 
 
-def _seed_of(seed: Any) -> int:
+_lasting_seeds: dict[int, random.SeedGenerator] = {}
+
+
+def lasting_seed(seed: int) -> random.SeedGenerator:
+    """Return what draws other numbers at every call, as a seed does in TensorFlow."""
+    if seed not in _lasting_seeds:
+        _lasting_seeds[seed] = random.SeedGenerator(seed % 2**31)
+    return _lasting_seeds[seed]
+
+
+def forget_seeds() -> None:
+    """Let the numbers behind every seed begin anew."""
+    _lasting_seeds.clear()
+
+
+def seed_of(seed: Any) -> int:
     """Return one number for TensorFlow's two."""
     first, second = known(seed, "random.stateless").tolist()
     return (int(first) * 0x9E3779B1 + int(second)) % 2**31
@@ -504,7 +670,7 @@ def stateless_uniform(
     dtype: Any = "float32",
 ) -> Any:
     """Return random numbers that depend on a seed alone."""
-    return uniform(shape, minval, maxval, dtype, _seed_of(seed))
+    return uniform(shape, minval, maxval, dtype, seed_of(seed))
 
 
 def stateless_normal(
@@ -515,4 +681,4 @@ def stateless_normal(
     dtype: Any = "float32",
 ) -> Any:
     """Return normal random numbers that depend on a seed alone."""
-    return random.normal(shape, mean, stddev, dtype=str(dtype), seed=_seed_of(seed))
+    return random.normal(shape, mean, stddev, dtype=str(dtype), seed=seed_of(seed))

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import csv
 import glob
 import io
 import logging
 import os
-import re
+import shutil
 import sys
+import time
+import wave
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganglion import config, ops, tree, utils
-from ganglion.compat.tensorflow.arrays import is_known, known
+from ganglion import config, files, ops, tree, utils
+from ganglion.compat.tensorflow.arrays import forget_seeds, is_known, known
 from ganglion.compat.tensorflow.data.elements import as_array
 from ganglion.compat.tensorflow.objects import InvalidArgumentError
 from ganglion.tensors import as_tensor
@@ -43,22 +46,62 @@ def _is_traced(x: Any) -> bool:
     return not is_known(x)
 
 
-def py_function(func: Callable[..., Any], inp: Any, Tout: Any) -> Any:  # noqa: N803
-    """Call a Python function on tensors that are known."""
+def py_function(
+    func: Callable[..., Any] | None = None,
+    inp: Any = None,
+    Tout: Any = None,  # noqa: N803
+) -> Any:
+    """Call a Python function on tensors that are known; or decorate it."""
+    if func is None:
+        return lambda inner: lambda *parts: py_function(inner, parts, Tout)
+    return _called(func, inp, Tout, _as_seen)
+
+
+def numpy_function(
+    func: Callable[..., Any] | None = None,
+    inp: Any = None,
+    Tout: Any = None,  # noqa: N803
+    stateful: bool = True,
+) -> Any:
+    """Call a Python function on the arrays of known tensors; or decorate it."""
+    if func is None:
+        return lambda inner: lambda *parts: numpy_function(inner, parts, Tout)
+    return _called(func, inp, Tout, lambda x: as_array(x)[()])
+
+
+def _as_seen(x: Any) -> Any:
+    return x if hasattr(x, "numpy") else as_tensor(as_array(x))
+
+
+def _called(
+    func: Callable[..., Any],
+    inp: Any,
+    Tout: Any,  # noqa: N803
+    seen: Callable[[Any], Any],
+) -> Any:
     for part in inp:
         known(part, "py_function")
-    result = func(*inp)
+    result = func(*map(seen, inp))
+    if Tout is None or (isinstance(Tout, (list, tuple)) and not Tout):
+        return None
     types = Tout if isinstance(Tout, (list, tuple)) else [Tout]
     leaves = result if isinstance(Tout, (list, tuple)) else [result]
     typed = [
-        as_array(leaf) if str(kind) == "string" else ops.cast(leaf, str(kind))
+        as_tensor(as_array(leaf))
+        if str(_type_of(kind)) == "string"
+        else ops.cast(leaf, str(_type_of(kind)))
         for leaf, kind in zip(leaves, types, strict=True)
     ]
     return typed if isinstance(Tout, (list, tuple)) else typed[0]
 
 
+def _type_of(kind: Any) -> Any:
+    return getattr(kind, "dtype", kind)  # of a `TensorSpec`, or the type itself
+
+
 def set_seed(seed: int) -> None:
     """Fix all random numbers from here on."""
+    forget_seeds()
     utils.set_random_seed(int(seed))
 
 
@@ -74,9 +117,9 @@ def _item(x: Any) -> Any:
     return np.asarray(x).item()
 
 
-def read_file(filename: Any) -> np.ndarray:
+def read_file(filename: Any) -> Any:
     """Return what a file holds."""
-    return np.array(Path(_path(filename)).read_bytes(), dtype=object)
+    return as_tensor(np.array(Path(_path(filename)).read_bytes(), dtype=object))
 
 
 def decode_image(
@@ -103,7 +146,175 @@ def decode_image(
     return convert_image_dtype(ops.convert_to_tensor(pixels), str(dtype))
 
 
+def write_file(filename: Any, contents: Any) -> None:
+    """Write a text or bytes into a file."""
+    path = Path(_path(filename))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files.write_file(path, as_array(contents).item())
+
+
+def _encoded(image: Any, kind: str, **options: Any) -> Any:
+    from PIL import Image
+
+    pixels = known(image, f"io.encode_{kind.lower()}")
+    plain = pixels[..., 0] if pixels.shape[-1] == 1 else pixels
+    buffer = io.BytesIO()
+    Image.fromarray(plain.astype(np.uint8)).save(buffer, kind, **options)
+    return as_tensor(np.array(buffer.getvalue(), object))
+
+
+def encode_png(image: Any, compression: int = -1) -> Any:
+    """Return a picture as a PNG file."""
+    return _encoded(image, "PNG")
+
+
+def encode_jpeg(image: Any, format: str = "", quality: int = 95) -> Any:  # noqa: A002
+    """Return a picture as a JPEG file."""
+    return _encoded(image, "JPEG", quality=int(quality))
+
+
+def decode_raw(input_bytes: Any, out_type: Any) -> Any:
+    """Return bytes as numbers."""
+    return as_tensor(np.frombuffer(as_array(input_bytes).item(), str(out_type)).copy())
+
+
+def decode_csv(
+    records: Any,
+    record_defaults: Any,
+    field_delim: str = ",",
+    use_quote_delim: bool = True,
+    na_value: str = "",
+    select_cols: Any = None,
+) -> list[Any]:
+    """Return the columns of lines, with defaults for what is empty."""
+    texts = as_array(records)
+    lines = [text.decode() for text in texts.ravel().tolist()]
+    quoting: Any = csv.QUOTE_MINIMAL if use_quote_delim else csv.QUOTE_NONE
+    rows = list(csv.reader(lines, delimiter=field_delim, quoting=quoting))
+    chosen = range(len(record_defaults)) if select_cols is None else select_cols
+    columns = []
+    for number, default in zip(chosen, record_defaults, strict=True):
+        filler = as_array(default)
+        is_type = filler.dtype.kind == "O" and isinstance(default, str)
+        kind = str(default) if is_type else filler.dtype
+        cells = [_cell(row[number], na_value, filler) for row in rows]
+        column = (
+            as_array(cells)
+            if kind == "string" or filler.dtype.kind == "O"
+            else (np.array(cells, dtype=float).astype(kind))
+        )
+        columns.append(as_tensor(column.reshape(texts.shape)))
+    return columns
+
+
+def _cell(text: str, missing: str, filler: np.ndarray) -> Any:
+    if text not in ("", missing):
+        return text
+    return filler.ravel()[0] if filler.size else text
+
+
+def decode_wav(
+    contents: Any, desired_channels: int = -1, desired_samples: int = -1
+) -> Any:
+    """Return the sound of a WAV file of 16 bits, from -1 to 1, and its rate."""
+    with wave.open(io.BytesIO(as_array(contents).item())) as file:
+        if file.getsampwidth() != 2:
+            raise ValueError("tf.audio.decode_wav reads files of 16 bits.")
+        rate, channels = file.getframerate(), file.getnchannels()
+        raw = np.frombuffer(file.readframes(file.getnframes()), "<i2")
+    sound = raw.reshape(-1, channels).astype(np.float32) / 32768.0
+    if desired_channels > 0:
+        sound = np.resize(sound[:, :desired_channels], (len(sound), desired_channels))
+    if desired_samples > 0:
+        sound = sound[:desired_samples]
+        sound = np.pad(sound, [(0, desired_samples - len(sound)), (0, 0)])
+    return Wave(as_tensor(sound), as_tensor(np.array(rate, np.int32)))
+
+
+class Wave(NamedTuple):
+    """A sound, one column a channel, and how many rows are a second."""
+
+    audio: Any
+    sample_rate: Any
+
+
 GFile = open
+
+
+def remove(path: Any) -> None:
+    """Remove a file."""
+    os.remove(_path(path))
+
+
+def rmtree(path: Any) -> None:
+    """Remove a folder and all that is in it."""
+    shutil.rmtree(_path(path))
+
+
+def copy(src: Any, dst: Any, overwrite: bool = False) -> None:
+    """Copy a file."""
+    if os.path.exists(_path(dst)) and not overwrite:
+        raise FileExistsError(f"There is a file {_path(dst)} already.")
+    shutil.copyfile(_path(src), _path(dst))
+
+
+def rename(src: Any, dst: Any, overwrite: bool = False) -> None:
+    """Give a file another name."""
+    if os.path.exists(_path(dst)) and not overwrite:
+        raise FileExistsError(f"There is a file {_path(dst)} already.")
+    os.replace(_path(src), _path(dst))
+
+
+def mkdir(path: Any) -> None:
+    """Make a folder."""
+    os.mkdir(_path(path))
+
+
+def join_paths(path: Any, *paths: Any) -> str:
+    """Return the parts of a path as one."""
+    return os.path.join(_path(path), *map(_path, paths))
+
+
+def walk(top: Any, topdown: bool = True) -> Any:
+    """Return the folders below one, with what lies in each."""
+    return os.walk(_path(top), topdown)
+
+
+def as_bytes(bytes_or_text: Any, encoding: str = "utf-8") -> bytes:
+    """Return a text as bytes."""
+    is_text = isinstance(bytes_or_text, str)
+    return bytes_or_text.encode(encoding) if is_text else bytes(bytes_or_text)
+
+
+def as_text(bytes_or_text: Any, encoding: str = "utf-8") -> str:
+    """Return bytes as a text."""
+    is_bytes = isinstance(bytes_or_text, bytes)
+    return bytes_or_text.decode(encoding) if is_bytes else str(bytes_or_text)
+
+
+def timestamp() -> Any:
+    """Return the seconds since 1970."""
+    return as_tensor(np.array(time.time()))
+
+
+def get_static_value(tensor: Any) -> Any:
+    """Return the numbers of a tensor, None of one that is being traced."""
+    return np.asarray(tensor) if is_known(tensor) else None
+
+
+def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function as it is: the compiler decides what a step keeps."""
+    return f
+
+
+def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function whose gradient is that of the identity."""
+    return lambda x: x + ops.stop_gradient(f(x) - x)
+
+
+def matching_files(pattern: Any) -> Any:
+    """Return the names of files that fit a pattern, in order."""
+    return as_tensor(as_array(sorted(glob_files(pattern))))
 
 
 def exists(path: Any) -> bool:
@@ -130,121 +341,6 @@ def glob_files(pattern: Any) -> list[str]:
     """Return the files that fit a pattern."""
     patterns = [pattern] if isinstance(pattern, str) else pattern
     return [name for part in patterns for name in glob.glob(part)]
-
-
-# ---- texts -------------------------------------------------------------------------
-
-
-def _over_texts(
-    function: Callable[[bytes], Any], texts: Any, kind: Any = object
-) -> np.ndarray:
-    array = as_array(texts)
-    if array.dtype.kind != "O":
-        raise TypeError(f"tf.strings needs texts, got numbers of type {array.dtype}.")
-    return np.vectorize(function, otypes=[kind])(array)
-
-
-def lower(input: Any) -> np.ndarray:  # noqa: A002 (TensorFlow's name)
-    """Return texts in small letters."""
-    return _over_texts(bytes.lower, input)
-
-
-def upper(input: Any) -> np.ndarray:  # noqa: A002
-    """Return texts in capital letters."""
-    return _over_texts(bytes.upper, input)
-
-
-def strip(input: Any) -> np.ndarray:  # noqa: A002
-    """Return texts without white space around them."""
-    return _over_texts(bytes.strip, input)
-
-
-def regex_replace(
-    input: Any,  # noqa: A002
-    pattern: str,
-    rewrite: str,
-    replace_global: bool = True,
-) -> np.ndarray:
-    """Return texts with what fits a pattern replaced."""
-    expression = re.compile(pattern.encode())
-    count = 0 if replace_global else 1
-    new = rewrite.encode()
-    return _over_texts(lambda text: expression.sub(new, text, count=count), input)
-
-
-def length(input: Any, unit: str = "BYTE") -> Any:  # noqa: A002
-    """Return how long texts are, in bytes or characters."""
-    is_bytes = unit == "BYTE"
-    lengths = _over_texts(
-        lambda text: len(text if is_bytes else text.decode()), input, np.int32
-    )
-    return ops.convert_to_tensor(lengths)
-
-
-def substr(input: Any, pos: int, len: int) -> np.ndarray:  # noqa: A002
-    """Return a part of texts, by bytes."""
-    return _over_texts(lambda text: text[int(pos) : int(pos) + int(len)], input)
-
-
-def join_texts(inputs: Any, separator: str = "") -> np.ndarray:
-    """Return texts joined, element by element."""
-    parts = np.broadcast_arrays(*map(as_array, inputs))
-    joined = np.vectorize(
-        lambda *texts: separator.encode().join(texts), otypes=[object]
-    )
-    return joined(*parts)
-
-
-def split_texts(input: Any, sep: str | None = None) -> np.ndarray:  # noqa: A002
-    """Return the words of texts, which must have as many words each."""
-    separator = sep.encode() if sep else None
-    return _parts_of_texts(input, "split", lambda text: text.split(separator))
-
-
-def unicode_split(input: Any, input_encoding: str = "UTF-8") -> np.ndarray:  # noqa: A002
-    """Return the characters of texts, which must be of one length."""
-
-    def characters(text: bytes) -> list[bytes]:
-        return [letter.encode() for letter in text.decode(input_encoding)]
-
-    return _parts_of_texts(input, "unicode_split", characters)
-
-
-def _parts_of_texts(
-    texts: Any, name: str, parts_of: Callable[[bytes], list[bytes]]
-) -> np.ndarray:
-    array = as_array(texts)
-    parts = [parts_of(text) for text in array.ravel().tolist()]
-    if len({len(each) for each in parts}) > 1:
-        raise NotImplementedError(
-            f"tf.strings.{name}: these texts have parts of many lengths, and arrays "
-            "here are regular. Take one text at a time, or use `TextVectorization`."
-        )
-    result = np.empty((len(parts), len(parts[0]) if parts else 0), object)
-    for row, each in zip(result, parts, strict=True):
-        row[:] = each
-    return result.reshape(*array.shape, -1)
-
-
-def reduce_join(inputs: Any, axis: int | None = None, separator: str = "") -> Any:
-    """Return texts joined along an axis, or all of them."""
-    array, between = as_array(inputs), separator.encode()
-    if axis is None:
-        return as_tensor(np.array(between.join(array.ravel().tolist()), object))
-    joined = np.apply_along_axis(
-        lambda row: np.array([between.join(row.tolist())], object), axis, array
-    )
-    return as_tensor(np.squeeze(joined, axis))
-
-
-def as_string(input: Any) -> np.ndarray:  # noqa: A002
-    """Return numbers as texts."""
-    return np.vectorize(lambda x: str(x).encode(), otypes=[object])(np.asarray(input))
-
-
-def to_number(input: Any, out_type: Any = "float32") -> Any:  # noqa: A002
-    """Return texts as numbers."""
-    return ops.cast(_over_texts(float, input, np.float64), str(out_type))
 
 
 # ---- devices -----------------------------------------------------------------------
@@ -322,6 +418,11 @@ assert_greater = _comparison("assert_greater", np.greater)
 assert_greater_equal = _comparison("assert_greater_equal", np.greater_equal)
 assert_less = _comparison("assert_less", np.less)
 assert_less_equal = _comparison("assert_less_equal", np.less_equal)
+
+
+def assert_true(condition: Any, data: Any = None) -> None:
+    """Refuse a condition that does not hold."""
+    _checked("Assert", lambda holds: holds, None, condition)
 
 
 def assert_near(

@@ -69,7 +69,13 @@ FUNCTIONS: tuple[tuple[str, str], ...] = (
     (
         "math",
         """
+        accumulate_n(inputs) = arrays.add_n(inputs)
         conj(x) = conj(x)
+        invert_permutation(x) = argsort(x)
+        log_softmax(logits, axis=-1) = log_softmax(x, axis)
+        polyval(coeffs, x) = arrays.polyval(coeffs, x)
+        rint(x) = round(x)
+        scalar_mul(scalar, x) = multiply(x1, x2)
         imag(input) = imag(x)
         real(input) = real(x)
         squared_difference(x, y) = arrays.squared_difference(x, y)
@@ -143,7 +149,8 @@ arrays.gather(params, indices, axis, batch_dims)
         identity(input) = arrays.identity(input)
         is_tensor(x) = arrays.is_tensor(x)
         linspace(start, stop, num) = linspace(start, stop, num)
-        map_fn(fn, elems) = map(f, xs)
+        map_fn(fn, elems, dtype, infer_shape, fn_output_signature) = \
+arrays.map_fn(fn, elems, dtype, infer_shape, fn_output_signature)
         matmul(a, b, transpose_a, transpose_b) = \
 arrays.matmul(a, b, transpose_a, transpose_b)
         norm(tensor, ord, axis, keepdims) = arrays.norm(tensor, ord, axis, keepdims)
@@ -155,7 +162,28 @@ arrays.one_hot(indices, depth, on_value, off_value, axis, dtype)
 arrays.pad(tensor, paddings, mode, constant_values)
         print(*) = host.print_tensors(*)
         py_function(func, inp, Tout) = host.py_function(func, inp, Tout)
-        numpy_function(func, inp, Tout) = host.py_function(func, inp, Tout)
+        numpy_function(func, inp, Tout, stateful) = \
+host.numpy_function(func, inp, Tout, stateful)
+        Assert(condition, data) = host.assert_true(condition, data)
+        assert_equal(x, y, message) = host.assert_equal(x, y, message)
+        case(pred_fn_pairs, default, exclusive, strict) = \
+arrays.case(pred_fn_pairs, default, exclusive, strict)
+        complex(real, imag) = signals.make_complex(real, imag)
+        dynamic_partition(data, partitions, num_partitions) = \
+arrays.dynamic_partition(data, partitions, num_partitions)
+        get_static_value(tensor) = host.get_static_value(tensor)
+        grad_pass_through(f) = host.grad_pass_through(f)
+        group(*) = runtime.hint(*)
+        histogram_fixed_width(values, value_range, nbins, dtype) = \
+arrays.histogram_fixed_width(values, value_range, nbins, dtype)
+        no_op() = runtime.hint()
+        recompute_grad(f) = host.recompute_grad(f)
+        reverse_sequence(input, seq_lengths, seq_axis, batch_axis) = \
+arrays.reverse_sequence(input, seq_lengths, seq_axis, batch_axis)
+        tensor_scatter_nd_sub(tensor, indices, updates) = \
+arrays.scatter_nd_sub(tensor, indices, updates)
+        timestamp() = host.timestamp()
+        unravel_index(indices, dims) = arrays.unravel_index(indices, dims)
         range(start, limit, delta, dtype) = arrays.range_(start, limit, delta, dtype)
         rank(input) = arrays.rank(input)
         repeat(input, repeats, axis) = repeat(x, repeats, axis)
@@ -190,13 +218,15 @@ arrays.tensor_scatter_nd_add(tensor, indices, updates)
         tensor_scatter_nd_update(tensor, indices, updates) = \
 scatter_update(inputs, indices, updates)
         unique(x) = arrays.unique(x)
+        unique_with_counts(x) = arrays.unique_with_counts(x)
         tile(input, multiples) = tile(x, repeats)
         transpose(a, perm) = transpose(x, axes)
         unstack(value, num, axis) = unstack(x, num, axis)
         vectorized_map(fn, elems) = vectorized_map(function, elements)
         where(condition, x, y) = arrays.where(condition, x, y)
-        while_loop(cond, body, loop_vars) = while_loop(cond, body, loop_vars)
-        zeros(shape, dtype=float32) = zeros(shape, dtype)
+        while_loop(cond, body, loop_vars, shape_invariants, maximum_iterations) = \
+arrays.while_loop(cond, body, loop_vars, shape_invariants, maximum_iterations)
+        zeros(shape, dtype) = arrays.zeros(shape, dtype)
         zeros_like(input, dtype) = zeros_like(x, dtype)
         """,
     ),
@@ -223,6 +253,8 @@ arrays.band_part(input, num_lower, num_upper)
         lstsq(matrix, rhs) = lstsq(a, b)
         matmul(a, b, transpose_a, transpose_b) = \
 arrays.matmul(a, b, transpose_a, transpose_b)
+        l2_normalize(x, axis, epsilon) = nets.l2_normalize(x, axis, epsilon)
+        logdet(matrix) = arrays.logdet(matrix)
         matrix_transpose(a) = arrays.matrix_transpose(a)
         matvec(a, b) = arrays.matvec(a, b)
         set_diag(input, diagonal) = arrays.set_diag(input, diagonal)
@@ -261,6 +293,26 @@ nets.conv2d(input, filters, strides, padding, data_format, dilations)
 nets.depthwise_conv2d(input, filter, strides, padding, data_format, dilations)
         dropout(x, rate, noise_shape, seed) = \
 random.dropout(inputs, rate, noise_shape, seed)
+        compute_average_loss(per_example_loss, sample_weight, global_batch_size) = \
+nets.compute_average_loss(per_example_loss, sample_weight, global_batch_size)
+        conv3d(input, filters, strides, padding, data_format, dilations) = \
+nets.conv3d(input, filters, strides, padding, data_format, dilations)
+        crelu(features, axis) = nets.crelu(features, axis)
+        ctc_loss(labels, logits, label_length, logit_length, logits_time_major, \
+blank_index) = nets.ctc_loss(labels, logits, label_length, logit_length, \
+logits_time_major, blank_index)
+        local_response_normalization(input, depth_radius, bias, alpha, beta) = \
+nets.local_response_normalization(input, depth_radius, bias, alpha, beta)
+        log_poisson_loss(targets, log_input, compute_full_loss) = \
+nets.log_poisson_loss(targets, log_input, compute_full_loss)
+        lrn(input, depth_radius, bias, alpha, beta) = \
+nets.local_response_normalization(input, depth_radius, bias, alpha, beta)
+        scale_regularization_loss(regularization_loss) = \
+nets.scale_regularization_loss(regularization_loss)
+        separable_conv2d(input, depthwise_filter, pointwise_filter, strides, padding, \
+data_format, dilations) = nets.separable_conv2d(input, depthwise_filter, \
+pointwise_filter, strides, padding, data_format, dilations)
+        zero_fraction(value) = arrays.zero_fraction(value)
         elu(features) = elu(x)
         embedding_lookup(params, ids) = nets.embedding_lookup(params, ids)
         gelu(features, approximate=False) = gelu(x, approximate)
@@ -286,6 +338,26 @@ nets.sigmoid_cross_entropy_with_logits(labels, logits)
 nets.softmax_cross_entropy_with_logits(labels, logits, axis)
         softplus(features) = softplus(x)
         softsign(features) = softsign(x)
+        compute_average_loss(per_example_loss, sample_weight, global_batch_size) = \
+nets.compute_average_loss(per_example_loss, sample_weight, global_batch_size)
+        conv3d(input, filters, strides, padding, data_format, dilations) = \
+nets.conv3d(input, filters, strides, padding, data_format, dilations)
+        crelu(features, axis) = nets.crelu(features, axis)
+        ctc_loss(labels, logits, label_length, logit_length, logits_time_major, \
+blank_index) = nets.ctc_loss(labels, logits, label_length, logit_length, \
+logits_time_major, blank_index)
+        local_response_normalization(input, depth_radius, bias, alpha, beta) = \
+nets.local_response_normalization(input, depth_radius, bias, alpha, beta)
+        log_poisson_loss(targets, log_input, compute_full_loss) = \
+nets.log_poisson_loss(targets, log_input, compute_full_loss)
+        lrn(input, depth_radius, bias, alpha, beta) = \
+nets.local_response_normalization(input, depth_radius, bias, alpha, beta)
+        scale_regularization_loss(regularization_loss) = \
+nets.scale_regularization_loss(regularization_loss)
+        separable_conv2d(input, depthwise_filter, pointwise_filter, strides, padding, \
+data_format, dilations) = nets.separable_conv2d(input, depthwise_filter, \
+pointwise_filter, strides, padding, data_format, dilations)
+        zero_fraction(value) = arrays.zero_fraction(value)
         sparse_softmax_cross_entropy_with_logits(labels, logits) = \
 nets.sparse_softmax_cross_entropy_with_logits(labels, logits)
         swish(features) = silu(x)
@@ -317,6 +389,22 @@ arrays.uniform(shape, minval, maxval, dtype, seed)
     (
         "image",
         """
+        adjust_gamma(image, gamma, gain) = boxes.adjust_gamma(image, gamma, gain)
+        adjust_jpeg_quality(image, jpeg_quality) = \
+boxes.adjust_jpeg_quality(image, jpeg_quality)
+        crop_and_resize(image, boxes, box_indices, crop_size, method, \
+extrapolation_value) = boxes.crop_and_resize(image, boxes, box_indices, crop_size, \
+method, extrapolation_value)
+        draw_bounding_boxes(images, boxes, colors) = \
+boxes.draw_bounding_boxes(images, boxes, colors)
+        image_gradients(image) = boxes.image_gradients(image)
+        non_max_suppression(boxes, scores, max_output_size, iou_threshold, \
+score_threshold) = boxes.non_max_suppression(boxes, scores, max_output_size, \
+iou_threshold, score_threshold)
+        random_jpeg_quality(image, min_jpeg_quality, max_jpeg_quality, seed) = \
+boxes.random_jpeg_quality(image, min_jpeg_quality, max_jpeg_quality, seed)
+        sobel_edges(image) = boxes.sobel_edges(image)
+        transpose(image) = boxes.transpose(image)
         adjust_brightness(image, delta) = pictures.adjust_brightness(image, delta)
         adjust_contrast(images, contrast_factor) = \
 pictures.adjust_contrast(images, contrast_factor)
@@ -374,7 +462,10 @@ pictures.resize(images, size, method, preserve_aspect_ratio, antialias)
         "io image",
         """
         decode_jpeg(contents, channels) = host.decode_image(contents, channels)
-        decode_png(contents, channels) = host.decode_image(contents, channels)
+        decode_png(contents, channels, dtype) = \
+host.decode_image(contents, channels, dtype)
+        encode_jpeg(image, format, quality) = host.encode_jpeg(image, format, quality)
+        encode_png(image, compression) = host.encode_png(image, compression)
         """,
     ),
     (
@@ -383,27 +474,39 @@ pictures.resize(images, size, method, preserve_aspect_ratio, antialias)
         decode_bmp(contents, channels) = host.decode_image(contents, channels)
         decode_image(contents, channels, dtype, expand_animations) = \
 host.decode_image(contents, channels, dtype, expand_animations)
+        decode_csv(records, record_defaults, field_delim, use_quote_delim, na_value, \
+select_cols) = host.decode_csv(records, record_defaults, field_delim, \
+use_quote_delim, na_value, select_cols)
+        decode_raw(input_bytes, out_type) = host.decode_raw(input_bytes, out_type)
+        matching_files(pattern) = host.matching_files(pattern)
         read_file(filename) = host.read_file(filename)
+        write_file(filename, contents) = host.write_file(filename, contents)
         """,
     ),
     (
         "strings",
         """
-        as_string(input) = host.as_string(input)
-        join(inputs, separator) = host.join_texts(inputs, separator)
-        length(input, unit) = host.length(input, unit)
-        lower(input) = host.lower(input)
+        as_string(input) = texts.as_string(input)
+        join(inputs, separator) = texts.join_texts(inputs, separator)
+        length(input, unit) = texts.length(input, unit)
+        lower(input) = texts.lower(input)
         reduce_join(inputs, axis, separator) = \
-host.reduce_join(inputs, axis, separator)
-        split(input, sep) = host.split_texts(input, sep)
+texts.reduce_join(inputs, axis, separator)
+        split(input, sep) = texts.split_texts(input, sep)
         unicode_split(input, input_encoding) = \
-host.unicode_split(input, input_encoding)
+texts.unicode_split(input, input_encoding)
         regex_replace(input, pattern, rewrite, replace_global) = \
-host.regex_replace(input, pattern, rewrite, replace_global)
-        strip(input) = host.strip(input)
-        substr(input, pos, len) = host.substr(input, pos, len)
-        to_number(input, out_type) = host.to_number(input, out_type)
-        upper(input) = host.upper(input)
+texts.regex_replace(input, pattern, rewrite, replace_global)
+        strip(input) = texts.strip(input)
+        substr(input, pos, len) = texts.substr(input, pos, len)
+        to_number(input, out_type) = texts.to_number(input, out_type)
+        upper(input) = texts.upper(input)
+        bytes_split(input) = texts.bytes_split(input)
+        ngrams(data, ngram_width, separator) = \
+texts.ngrams(data, ngram_width, separator)
+        regex_full_match(input, pattern) = texts.regex_full_match(input, pattern)
+        to_hash_bucket_fast(input, num_buckets) = \
+texts.to_hash_bucket_fast(input, num_buckets)
         """,
     ),
     (
@@ -421,6 +524,52 @@ host.assert_near(x, y, rtol, atol, message)
         assert_positive(x, message) = host.assert_positive(x, message)
         assert_rank(x, rank, message) = host.assert_rank(x, rank, message)
         check_numerics(tensor, message) = host.check_numerics(tensor, message)
+        """,
+    ),
+    (
+        "bitwise",
+        """
+        bitwise_and(x, y) = bitwise_and(x, y)
+        bitwise_or(x, y) = bitwise_or(x, y)
+        bitwise_xor(x, y) = bitwise_xor(x, y)
+        invert(x) = bitwise_not(x)
+        left_shift(x, y) = bitwise_left_shift(x, y)
+        right_shift(x, y) = bitwise_right_shift(x, y)
+        """,
+    ),
+    (
+        "signal",
+        """
+        dct(input, type, norm) = signals.dct(input, type, norm)
+        fft(input) = signals.fft(input)
+        fft2d(input) = signals.fft2d(input)
+        fftshift(x, axes) = signals.fftshift(input, axes)
+        frame(signal, frame_length, frame_step, pad_end, pad_value, axis) = \
+signals.frame(signal, frame_length, frame_step, pad_end, pad_value, axis)
+        hamming_window(window_length, periodic, dtype) = \
+signals.hamming_window(window_length, periodic, dtype)
+        hann_window(window_length, periodic, dtype) = \
+signals.hann_window(window_length, periodic, dtype)
+        ifft(input) = signals.ifft(input)
+        ifft2d(input) = signals.ifft2d(input)
+        ifftshift(x, axes) = signals.ifftshift(input, axes)
+        irfft(input_tensor, fft_length) = signals.irfft(input_tensor, fft_length)
+        linear_to_mel_weight_matrix(num_mel_bins, num_spectrogram_bins, sample_rate, \
+lower_edge_hertz, upper_edge_hertz, dtype) = \
+signals.linear_to_mel_weight_matrix(num_mel_bins, num_spectrogram_bins, sample_rate, \
+lower_edge_hertz, upper_edge_hertz, dtype)
+        mfccs_from_log_mel_spectrograms(log_mel_spectrograms) = \
+signals.mfccs_from_log_mel_spectrograms(log_mel_spectrograms)
+        rfft(input_tensor, fft_length) = signals.rfft(input_tensor, fft_length)
+        stft(signals, frame_length, frame_step, fft_length, window_fn, pad_end) = \
+signals.stft(signals, frame_length, frame_step, fft_length, window_fn, pad_end)
+        """,
+    ),
+    (
+        "audio",
+        """
+        decode_wav(contents, desired_channels, desired_samples) = \
+host.decode_wav(contents, desired_channels, desired_samples)
         """,
     ),
 )
@@ -488,6 +637,156 @@ OBJECTS = {
     "newaxis": "compat.tensorflow.objects.newaxis",
     "test.is_built_with_cuda": "compat.tensorflow.host.has_gpu",
     "test.is_gpu_available": "compat.tensorflow.host.has_gpu",
+    "IndexedSlices": "compat.tensorflow.objects.IndexedSlices",
+    "TensorArray": "compat.tensorflow.objects.TensorArray",
+    "control_dependencies": "compat.tensorflow.objects.labelled",
+    "init_scope": "compat.tensorflow.objects.labelled",
+    "autograph.set_verbosity": "compat.tensorflow.runtime.hint",
+    "debugging.set_log_device_placement": "compat.tensorflow.runtime.hint",
+    "debugging.disable_traceback_filtering": "compat.tensorflow.runtime.hint",
+    "config.LogicalDeviceConfiguration": "compat.tensorflow.runtime.Hints",
+    "config.experimental.VirtualDeviceConfiguration": "compat.tensorflow.runtime.Hints",
+    "config.experimental.enable_tensor_float_32_execution": "compat.tensorflow.runtime."
+    "hint",
+    "config.experimental.set_virtual_device_configuration": "compat.tensorflow.runtime."
+    "hint",
+    "config.experimental.set_visible_devices": "compat.tensorflow.runtime."
+    "set_visible_devices",
+    "config.experimental_run_functions_eagerly": "training.functions."
+    "run_functions_eagerly",
+    "config.functions_run_eagerly": "training.functions.functions_run_eagerly",
+    "config.get_visible_devices": "compat.tensorflow.runtime.get_visible_devices",
+    "config.optimizer.set_experimental_options": "compat.tensorflow.runtime.hint",
+    "config.optimizer.set_jit": "compat.tensorflow.runtime.hint",
+    "config.set_logical_device_configuration": "compat.tensorflow.runtime.hint",
+    "config.set_soft_device_placement": "compat.tensorflow.runtime.hint",
+    "config.set_visible_devices": "compat.tensorflow.runtime.set_visible_devices",
+    "test.gpu_device_name": "compat.tensorflow.runtime.gpu_device_name",
+    "test.is_built_with_gpu_support": "compat.tensorflow.host.has_gpu",
+    "ConfigProto": "compat.tensorflow.runtime.Hints",
+    "GPUOptions": "compat.tensorflow.runtime.Hints",
+    "Session": "compat.tensorflow.runtime.Session",
+    "InteractiveSession": "compat.tensorflow.runtime.Session",
+    "logging.set_verbosity": "compat.tensorflow.runtime.hint",
+    "logging.DEBUG": "compat.tensorflow.runtime.DEBUG",
+    "logging.INFO": "compat.tensorflow.runtime.INFO",
+    "logging.WARN": "compat.tensorflow.runtime.WARN",
+    "logging.ERROR": "compat.tensorflow.runtime.ERROR",
+    "logging.FATAL": "compat.tensorflow.runtime.FATAL",
+    "compat.v1.ConfigProto": "compat.tensorflow.runtime.Hints",
+    "compat.v1.GPUOptions": "compat.tensorflow.runtime.Hints",
+    "compat.v1.Session": "compat.tensorflow.runtime.Session",
+    "compat.v1.InteractiveSession": "compat.tensorflow.runtime.Session",
+    "compat.v1.enable_eager_execution": "compat.tensorflow.runtime.hint",
+    "compat.v1.enable_v2_behavior": "compat.tensorflow.runtime.hint",
+    "compat.v1.enable_v2_tensorshape": "compat.tensorflow.runtime.hint",
+    "compat.v1.disable_eager_execution": "compat.tensorflow.runtime.hint",
+    "compat.v1.disable_v2_behavior": "compat.tensorflow.runtime.hint",
+    "compat.v1.reset_default_graph": "compat.tensorflow.runtime.hint",
+    "compat.v1.logging.set_verbosity": "compat.tensorflow.runtime.hint",
+    "compat.v1.logging.DEBUG": "compat.tensorflow.runtime.DEBUG",
+    "compat.v1.logging.INFO": "compat.tensorflow.runtime.INFO",
+    "compat.v1.logging.WARN": "compat.tensorflow.runtime.WARN",
+    "compat.v1.logging.ERROR": "compat.tensorflow.runtime.ERROR",
+    "compat.v1.logging.FATAL": "compat.tensorflow.runtime.FATAL",
+    "compat.v1.set_random_seed": "compat.tensorflow.host.set_seed",
+    "compat.v1.keras.backend.set_session": "compat.tensorflow.runtime.hint",
+    "set_random_seed": "compat.tensorflow.host.set_seed",
+    "compat.as_bytes": "compat.tensorflow.host.as_bytes",
+    "compat.as_str": "compat.tensorflow.host.as_text",
+    "compat.as_str_any": "compat.tensorflow.host.as_text",
+    "compat.as_text": "compat.tensorflow.host.as_text",
+    "distribute.MirroredStrategy": "compat.tensorflow.strategies.MirroredStrategy",
+    "distribute.OneDeviceStrategy": "compat.tensorflow.strategies.OneDeviceStrategy",
+    "distribute.Strategy": "compat.tensorflow.strategies.Strategy",
+    "distribute.ReduceOp": "compat.tensorflow.strategies.ReduceOp",
+    "distribute.get_strategy": "compat.tensorflow.strategies.get_strategy",
+    "distribute.has_strategy": "compat.tensorflow.strategies.has_strategy",
+    "distribute.cluster_resolver.TPUClusterResolver": "compat.tensorflow.strategies."
+    "TPUClusterResolver",
+    "train.Checkpoint": "compat.tensorflow.checkpoints.Checkpoint",
+    "train.CheckpointManager": "compat.tensorflow.checkpoints.CheckpointManager",
+    "train.latest_checkpoint": "compat.tensorflow.checkpoints.latest_checkpoint",
+    "random.Generator": "compat.tensorflow.generators.Generator",
+    "random.experimental.Generator": "compat.tensorflow.generators.Generator",
+    "random.get_global_generator": "compat.tensorflow.generators.get_global_generator",
+    "random.experimental.get_global_generator": "compat.tensorflow.generators."
+    "get_global_generator",
+    "random.experimental.stateless_split": "compat.tensorflow.generators."
+    "stateless_split",
+    "random.split": "compat.tensorflow.generators.stateless_split",
+    "random.experimental.stateless_fold_in": "compat.tensorflow.generators."
+    "stateless_fold_in",
+    "random.fold_in": "compat.tensorflow.generators.stateless_fold_in",
+    "image.stateless_random_brightness": "compat.tensorflow.generators."
+    "stateless_random_brightness",
+    "image.stateless_random_contrast": "compat.tensorflow.generators."
+    "stateless_random_contrast",
+    "image.stateless_random_crop": "compat.tensorflow.generators.stateless_random_crop",
+    "image.stateless_random_flip_left_right": "compat.tensorflow.generators."
+    "stateless_random_flip_left_right",
+    "image.stateless_random_flip_up_down": "compat.tensorflow.generators."
+    "stateless_random_flip_up_down",
+    "image.stateless_random_hue": "compat.tensorflow.generators.stateless_random_hue",
+    "image.stateless_random_saturation": "compat.tensorflow.generators."
+    "stateless_random_saturation",
+    "image.ResizeMethod": "compat.tensorflow.boxes.ResizeMethod",
+    "data.experimental.AutoShardPolicy": "compat.tensorflow.data.experimental."
+    "AutoShardPolicy",
+    "data.experimental.Counter": "compat.tensorflow.data.experimental.Counter",
+    "data.experimental.assert_cardinality": "compat.tensorflow.data.experimental."
+    "assert_cardinality",
+    "data.experimental.bucket_by_sequence_length": "compat.tensorflow.data."
+    "experimental.bucket_by_sequence_length",
+    "data.experimental.choose_from_datasets": "compat.tensorflow.data.experimental."
+    "choose_from_datasets",
+    "data.experimental.enumerate_dataset": "compat.tensorflow.data.experimental."
+    "enumerate_dataset",
+    "data.experimental.get_single_element": "compat.tensorflow.data.experimental."
+    "get_single_element",
+    "data.experimental.group_by_window": "compat.tensorflow.data.experimental."
+    "group_by_window",
+    "data.experimental.ignore_errors": "compat.tensorflow.data.experimental."
+    "ignore_errors",
+    "data.experimental.load": "compat.tensorflow.data.experimental.load",
+    "data.experimental.map_and_batch": "compat.tensorflow.data.experimental."
+    "map_and_batch",
+    "data.experimental.parallel_interleave": "compat.tensorflow.data.experimental."
+    "parallel_interleave",
+    "data.experimental.prefetch_to_device": "compat.tensorflow.data.experimental."
+    "prefetch_to_device",
+    "data.experimental.rejection_resample": "compat.tensorflow.data.experimental."
+    "rejection_resample",
+    "data.experimental.sample_from_datasets": "compat.tensorflow.data.experimental."
+    "sample_from_datasets",
+    "data.experimental.save": "compat.tensorflow.data.experimental.save",
+    "data.experimental.scan": "compat.tensorflow.data.experimental.scan",
+    "data.experimental.shuffle_and_repeat": "compat.tensorflow.data.experimental."
+    "shuffle_and_repeat",
+    "data.experimental.take_while": "compat.tensorflow.data.experimental.take_while",
+    "data.experimental.unbatch": "compat.tensorflow.data.experimental.unbatch",
+    "data.experimental.unique": "compat.tensorflow.data.experimental.unique",
+    "data.experimental.INFINITE_CARDINALITY": "compat.tensorflow.data.dataset."
+    "INFINITE_CARDINALITY",
+    "data.experimental.UNKNOWN_CARDINALITY": "compat.tensorflow.data.dataset."
+    "UNKNOWN_CARDINALITY",
+    "io.gfile.copy": "compat.tensorflow.host.copy",
+    "io.gfile.join": "compat.tensorflow.host.join_paths",
+    "io.gfile.mkdir": "compat.tensorflow.host.mkdir",
+    "io.gfile.remove": "compat.tensorflow.host.remove",
+    "io.gfile.rename": "compat.tensorflow.host.rename",
+    "io.gfile.rmtree": "compat.tensorflow.host.rmtree",
+    "io.gfile.walk": "compat.tensorflow.host.walk",
+    "lookup.KeyValueTensorInitializer": "compat.tensorflow.tables."
+    "KeyValueTensorInitializer",
+    "lookup.StaticHashTable": "compat.tensorflow.tables.StaticHashTable",
+    "lookup.StaticVocabularyTable": "compat.tensorflow.tables.StaticVocabularyTable",
+    "lookup.TextFileIndex": "compat.tensorflow.tables.TextFileIndex",
+    "lookup.TextFileInitializer": "compat.tensorflow.tables.TextFileInitializer",
+    "summary.create_file_writer": "compat.tensorflow.summaries.create_file_writer",
+    "summary.histogram": "compat.tensorflow.summaries.histogram",
+    "summary.image": "compat.tensorflow.summaries.image",
+    "summary.scalar": "compat.tensorflow.summaries.scalar",
 }
 # `tf.losses` is `tf.keras.losses`, and so on.
 KERAS_MODULES = ("initializers", "losses", "metrics", "optimizers")
@@ -495,8 +794,6 @@ KERAS_MODULES = ("initializers", "losses", "metrics", "optimizers")
 # Why something is not there, by the beginning of its name, and the way out.
 REASONS = {
     "compat": "TensorFlow 1 with its sessions and graphs is not run. Write the "
-    "model with Keras layers, and the loop with `fit` or `tf.GradientTape`.",
-    "Session": "TensorFlow 1 with its sessions and graphs is not run. Write the "
     "model with Keras layers, and the loop with `fit` or `tf.GradientTape`.",
     "placeholder": "TensorFlow 1 with its sessions and graphs is not run. Use "
     "`keras.Input`.",
@@ -509,17 +806,12 @@ REASONS = {
     "saved_model": "save with `model.save('model.keras')`, which Keras reads, too.",
     "lite": "models are not converted. Save them in Keras (`.keras`).",
     "summary": "use the callback `keras.callbacks.TensorBoard`, or `CSVLogger`.",
-    "train.Checkpoint": "save with `model.save_weights('x.weights.h5')`, or the "
-    "callback `ModelCheckpoint`.",
-    "train.CheckpointManager": "use the callback `ModelCheckpoint`.",
     "RaggedTensor": "arrays here are regular. Pad the rows to one length "
     "(`keras.utils.pad_sequences`, `padded_batch`), with a `Masking` layer behind.",
     "ragged": "arrays here are regular. Pad the rows to one length "
     "(`keras.utils.pad_sequences`, `padded_batch`), with a `Masking` layer behind.",
     "SparseTensor": "tensors here are dense. `fit` takes rows of `scipy.sparse`.",
     "sparse": "tensors here are dense. `fit` takes rows of `scipy.sparse`.",
-    "TensorArray": "collect tensors in a list and `tf.stack` them, or loop with "
-    "`keras.ops.scan`.",
     "io.parse": "TFRecord files are not read. Save the data as NumPy arrays.",
     "io.TFRecord": "TFRecord files are not read. Save the data as NumPy arrays.",
     "data.TFRecordDataset": "TFRecord files are not read. Save the data as NumPy "

@@ -11,9 +11,12 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from ganglion.compat import aliases
-from ganglion.compat.tensorflow import dtypes, names
+from ganglion.compat.tensorflow import arrays, dtypes, names, texts
 
-_OWN = ("arrays", "nets", "pictures", "host")
+_OWN = ("arrays", "nets", "pictures", "boxes", "signals", "host", "texts", "runtime")
+# Labels and hints for TensorFlow's graphs, which change no result.
+_HINTS = ("name", "parallel_iterations", "back_prop", "swap_memory", "validate_indices")
+_DRAWING = ("random.", "image.random_", "nn.dropout")
 
 
 class Entry(NamedTuple):
@@ -42,8 +45,8 @@ def _parsed(line: str) -> tuple[str, Entry]:
     theirs, _, ours = line.partition(") = ")
     name, _, inside = theirs.partition("(")
     target, _, our_inside = ours.rstrip(")").partition("(")
-    pairs = [part.partition("=") for part in inside.split(", ")]
-    our_pairs = [part.partition("=") for part in our_inside.split(", ")]
+    pairs = [part.partition("=") for part in inside.split(", ") if part]
+    our_pairs = [part.partition("=") for part in our_inside.split(", ") if part]
     constants = {key: _value(text) for key, _, text in our_pairs if text}
     return name, Entry(
         tuple(key for key, _, _ in pairs),
@@ -102,11 +105,16 @@ def _renamed(
 ) -> Callable[..., Any]:
     """Return a function of ours that takes the arguments of TensorFlow's."""
     renamed = dict(zip(entry.arguments, entry.ours, strict=True))
-    is_open = entry.arguments[-1] == "*"
+    is_open = entry.arguments[-1:] == ("*",)
     fixed = len(entry.arguments) - is_open
+    on_texts = texts.ON_TEXTS.get(name)
+    is_drawing = name.startswith(_DRAWING) and name != "random.set_seed"
 
     def called(*args: Any, **kwargs: Any) -> Any:
-        kwargs.pop("name", None)  # a label of TensorFlow's graphs
+        for label in _HINTS:
+            kwargs.pop(label, None)
+        if on_texts is not None and texts.has_texts((args, kwargs)):
+            return on_texts(*args, **kwargs)
         if is_open:
             return function(*args, **kwargs)
         if len(args) > fixed:
@@ -122,6 +130,8 @@ def _renamed(
                 f"tf.{name}: the argument {min(unknown)!r} is not supported; those "
                 f"here are {', '.join(entry.arguments)}."
             )
+        if is_drawing and isinstance(given.get("seed"), int):
+            given["seed"] = arrays.lasting_seed(given["seed"])
         ours = {renamed[key]: value for key, value in given.items()}
         return function(**ours, **entry.constants)
 

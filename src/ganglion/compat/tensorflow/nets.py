@@ -205,3 +205,111 @@ def sigmoid_cross_entropy_with_logits(labels: Any, logits: Any) -> Any:
     positive = ops.relu(logits)
     small = ops.log1p(ops.exp(ops.negative(ops.abs(logits))))
     return ops.add(ops.subtract(positive, ops.multiply(logits, labels)), small)
+
+
+def local_response_normalization(
+    input: Any,  # noqa: A002
+    depth_radius: int = 5,
+    bias: float = 1.0,
+    alpha: float = 1.0,
+    beta: float = 0.5,
+) -> Any:
+    """Return numbers divided by those of the channels around them."""
+    width = 2 * int(depth_radius) + 1
+    around = ops.pad(
+        ops.square(input),
+        [(0, 0)] * (len(input.shape) - 1) + [(depth_radius, depth_radius)],
+    )
+    channels = int(input.shape[-1])
+    total = sum(around[..., start : start + channels] for start in range(width))
+    return ops.divide(input, ops.power(bias + alpha * total, beta))
+
+
+def compute_average_loss(
+    per_example_loss: Any, sample_weight: Any = None, global_batch_size: Any = None
+) -> Any:
+    """Return the sum of losses, divided by the number of rows."""
+    losses = per_example_loss
+    if sample_weight is not None:
+        losses = ops.multiply(losses, sample_weight)
+    count = losses.shape[0] if global_batch_size is None else global_batch_size
+    return ops.divide(ops.sum(losses), ops.cast(count, losses.dtype))
+
+
+def scale_regularization_loss(regularization_loss: Any) -> Any:
+    """Return the sum of penalties: one replica bears all of it."""
+    return ops.sum(regularization_loss)
+
+
+def log_poisson_loss(
+    targets: Any,
+    log_input: Any,
+    compute_full_loss: bool = False,
+) -> Any:
+    """Return the loss of Poisson counts, given the logarithm of their mean."""
+    loss = ops.exp(log_input) - log_input * targets
+    if not compute_full_loss:
+        return loss
+    stirling = targets * ops.log(targets) - targets + 0.5 * ops.log(6.2831855 * targets)
+    is_small = ops.logical_and(targets >= 0, targets <= 1)
+    return loss + ops.where(is_small, ops.zeros_like(targets), stirling)
+
+
+def crelu(features: Any, axis: int = -1) -> Any:
+    """Return the positive and the negative part, side by side."""
+    return ops.relu(ops.concatenate([features, ops.negative(features)], axis))
+
+
+def separable_conv2d(
+    input: Any,  # noqa: A002
+    depthwise_filter: Any,
+    pointwise_filter: Any,
+    strides: Any,
+    padding: Any,
+    data_format: str | None = "NHWC",
+    dilations: Any = None,
+) -> Any:
+    """Return a convolution of each channel, then one across them."""
+    apart = depthwise_conv2d(
+        input, depthwise_filter, strides, padding, data_format, dilations
+    )
+    return conv2d(apart, pointwise_filter, 1, "VALID", data_format)
+
+
+def conv3d(
+    input: Any,  # noqa: A002
+    filters: Any,
+    strides: Any,
+    padding: Any,
+    data_format: str | None = "NDHWC",
+    dilations: Any = None,
+) -> Any:
+    """Return the convolution of volumes with filters."""
+    steps, rates = (
+        tuple(int(size) for size in (sizes or (1, 1, 1, 1, 1))[1:4])
+        for sizes in (strides, dilations)
+    )
+    is_last = data_format in (None, "NDHWC")
+    return ops.conv(
+        input,
+        filters,
+        strides=steps,
+        padding=_padding(padding),
+        data_format="channels_last" if is_last else "channels_first",
+        dilation_rate=rates,
+    )
+
+
+def ctc_loss(
+    labels: Any,
+    logits: Any,
+    label_length: Any,
+    logit_length: Any,
+    logits_time_major: bool = True,
+    blank_index: int | None = None,
+) -> Any:
+    """Return the loss of sequences of labels without times, for every row."""
+    outputs = ops.swapaxes(logits, 0, 1) if logits_time_major else logits
+    classes = int(outputs.shape[-1])
+    blank = 0 if blank_index is None else int(blank_index) % classes
+    return ops.ctc_loss(labels, outputs, label_length, logit_length, mask_index=blank)

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import tensors, variables
-from ganglion.compiler.ir.graph import Sizes, Value
+from ganglion import ops, tensors, variables
+from ganglion.compat.tensorflow.data.elements import as_array
+from ganglion.compat.tensorflow.dtypes import DType
+from ganglion.compiler.ir.graph import Sizes, UnknownNumbersError, Value
 from ganglion.symbolic import KerasTensor
 from ganglion.variables import current_scope
 
@@ -69,8 +71,8 @@ class Variable(variables.Variable, metaclass=_AnyVariable):
         if initial_value is None:
             raise ValueError("tf.Variable needs an `initial_value`.")
         value = initial_value() if callable(initial_value) else initial_value
-        if dtype is None and isinstance(value, (np.ndarray, np.generic)):
-            dtype = value.dtype.name
+        if dtype is None:
+            dtype = as_array(value).dtype.name
         if shape is not None and not validate_shape:
             raise NotImplementedError("tf.Variable: its shape cannot change here.")
         super().__init__(
@@ -80,6 +82,57 @@ class Variable(variables.Variable, metaclass=_AnyVariable):
             name=None if name is None else name.replace("/", "_"),
         )
         self.constraint = constraint
+
+    @property
+    def dtype(self) -> Any:
+        """The type, as one of TensorFlow's."""
+        return DType(super().dtype)
+
+    def __getitem__(self, key: Any) -> Any:
+        part = super().__getitem__(key)
+        if not isinstance(part, tensors.Tensor) or part.is_recorded:
+            return part
+        own: _Part = part.view(_Part)
+        own._owner, own._key = self, key
+        return own
+
+    def scatter_nd_update(self, indices: Any, updates: Any, name: Any = None) -> Any:
+        """Put numbers at tuples of indices."""
+        return self.assign(ops.scatter_update(self, indices, updates))
+
+    def scatter_nd_add(self, indices: Any, updates: Any, name: Any = None) -> Any:
+        """Add numbers at tuples of indices."""
+        shape = tuple(int(size) for size in self.shape)
+        return self.assign_add(ops.scatter(indices, updates, shape))
+
+    def read_value(self) -> Any:
+        """Return the numbers as a tensor."""
+        return ops.convert_to_tensor(self)
+
+    initialized_value = read_value
+
+
+class _Part(tensors.Tensor):
+    """A part of a variable, which can be assigned: `variable[0].assign(x)`."""
+
+    _owner: Any = None
+    _key: Any = None
+
+    def assign(self, value: Any) -> Any:
+        """Put other numbers in the place of this part."""
+        if self._owner is None:
+            raise AttributeError("A tensor cannot be assigned; only variables can.")
+        whole = np.array(self._owner.numpy())
+        whole[self._key] = np.asarray(value)
+        return self._owner.assign(whole)
+
+    def assign_add(self, value: Any) -> Any:
+        """Add to this part of the variable."""
+        return self.assign(np.asarray(self) + np.asarray(value))
+
+    def assign_sub(self, value: Any) -> Any:
+        """Subtract from this part of the variable."""
+        return self.assign(np.asarray(self) - np.asarray(value))
 
 
 class TensorShape(Sizes):
@@ -184,3 +237,96 @@ def function(
         return ganglion.function(inner)
 
     return compiled if func is None else compiled(func)
+
+
+class TensorArray:
+    """A list of tensors, one for each step of a loop.
+
+    >>> steps = TensorArray("float32", size=2).write(0, 1.0).write(1, 2.0)
+    >>> steps.stack().tolist(), int(steps.size())
+    ([1.0, 2.0], 2)
+    """
+
+    def __init__(
+        self,
+        dtype: Any,
+        size: Any = None,
+        dynamic_size: bool = False,
+        clear_after_read: bool | None = None,
+        *,
+        infer_shape: bool = True,
+        element_shape: Any = None,
+        name: str | None = None,
+    ) -> None:
+        self.dtype = dtype
+        self.dynamic_size = bool(dynamic_size)
+        self.element_shape = element_shape
+        count = 0 if size is None else _position(size, "size")
+        self._parts: list[Any] = [None] * count
+
+    def write(self, index: Any, value: Any, name: str | None = None) -> TensorArray:
+        """Put a tensor at an index; return the array."""
+        position = _position(index, "write")
+        if position >= len(self._parts):
+            if not self.dynamic_size:
+                raise InvalidArgumentError(
+                    f"tf.TensorArray.write: index {position} is out of range for "
+                    f"{len(self._parts)} elements. Make it with `dynamic_size=True`."
+                )
+            self._parts += [None] * (position + 1 - len(self._parts))
+        self._parts[position] = ops.convert_to_tensor(value, str(self.dtype))
+        return self
+
+    def read(self, index: Any, name: str | None = None) -> Any:
+        """Return the tensor at an index."""
+        part = self._parts[_position(index, "read")]
+        return self._zeros() if part is None else part
+
+    def stack(self, name: str | None = None) -> Any:
+        """Return all tensors as one, with an axis in front."""
+        if not self._parts:
+            shape = tuple(self.element_shape or ())
+            return ops.zeros((0, *shape), str(self.dtype))
+        return ops.stack([self.read(number) for number in range(len(self._parts))])
+
+    def concat(self, name: str | None = None) -> Any:
+        """Return all tensors joined along their first axis."""
+        return ops.concatenate([self.read(n) for n in range(len(self._parts))], 0)
+
+    def gather(self, indices: Any, name: str | None = None) -> Any:
+        """Return some of the tensors as one."""
+        return ops.stack([self.read(index) for index in np.asarray(indices).tolist()])
+
+    def unstack(self, value: Any, name: str | None = None) -> TensorArray:
+        """Take the rows of a tensor; return the array."""
+        self._parts = [value[number] for number in range(int(value.shape[0]))]
+        return self
+
+    def size(self, name: str | None = None) -> Any:
+        """Return how many tensors there are."""
+        return tensors.as_tensor(np.array(len(self._parts), np.int32))
+
+    def identity(self) -> TensorArray:
+        """Return the array."""
+        return self
+
+    def mark_used(self) -> None:
+        """Accept that somebody uses the array."""
+
+    def _zeros(self) -> Any:
+        written = [part.shape for part in self._parts if part is not None]
+        shape = written[0] if written else tuple(self.element_shape or ())
+        return ops.zeros(tuple(shape), str(self.dtype))
+
+
+def _position(index: Any, method: str) -> int:
+    if isinstance(index, (Value, KerasTensor)):
+        raise UnknownNumbersError(
+            f"tf.TensorArray.{method}: its index is computed inside of a compiled "
+            "loop. Loop in Python (`for t in tf.range(n)`), or use `keras.ops.scan`."
+        )
+    return int(index)
+
+
+class IndexedSlices:
+    """Rows of a gradient; those of embeddings are whole arrays here, never this."""

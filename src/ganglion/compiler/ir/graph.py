@@ -61,6 +61,23 @@ class Sizes(tuple):
         """Return how many numbers such a tensor has."""
         return math.prod(self) if self.is_fully_defined() else None
 
+    @property
+    def dims(self) -> list[int | None]:
+        """The sizes as a list."""
+        return list(self)
+
+    def is_compatible_with(self, other: Any) -> bool:
+        """Return whether a tensor can have this shape and another, None fitting any."""
+        theirs = tuple(other)
+        return len(self) == len(theirs) and all(
+            a is None or b is None or a == b for a, b in zip(self, theirs, strict=True)
+        )
+
+    def assert_is_compatible_with(self, other: Any) -> None:
+        """Refuse a shape that no tensor of this one can have."""
+        if not self.is_compatible_with(other):
+            raise ValueError(f"A tensor of shape {self} is not one of {tuple(other)}.")
+
 
 Case = tuple[list[np.ndarray], dict[str, Any]]
 T = TypeVar("T")
@@ -132,6 +149,10 @@ class Operators:
     def get_shape(self: Any) -> Sizes:
         """Return the sizes of the axes, as in TensorFlow."""
         return self.shape
+
+    def set_shape(self: Any, shape: Any) -> None:
+        """Refuse sizes that the axes cannot have, as in TensorFlow."""
+        Sizes(self.shape).assert_is_compatible_with(shape)
 
     __add__, __radd__ = _binary("add"), _reflected("add")
     __sub__, __rsub__ = _binary("subtract"), _reflected("subtract")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import symbolic, tree
-from ganglion.compiler.ir.graph import Value
+from ganglion.compiler.ir.graph import UnknownNumbersError, Value
 from ganglion.layers import tensorflow_graph
 from ganglion.layers.base import Layer
 from ganglion.ops.dispatch import concrete
@@ -24,6 +24,10 @@ _UNSUPPORTED = {
     "sparse": "arrays are dense; leave it at False.",
     "ragged": "rows are padded to one length; leave it at False.",
 }
+
+
+class HostLayerError(UnknownNumbersError, RuntimeError):
+    """A layer of the host is asked for numbers that are only being traced."""
 
 
 class HostLayer(Layer):
@@ -51,7 +55,7 @@ class HostLayer(Layer):
     def _arrays_of(self, arguments: Any) -> Any:
         scope = current_scope()
         if scope is not None and not scope.concrete:
-            raise RuntimeError(
+            raise HostLayerError(
                 f'Layer "{self.name}" ({type(self).__name__}) runs on the host and '
                 "cannot be part of a compiled step. Connect it in a functional or "
                 "Sequential model, with no trained layer before it, or call it on the "
@@ -104,9 +108,8 @@ class HostLayer(Layer):
 
 
 def _as_tensor(output: Any) -> Any:
-    """Return numbers as a tensor, which other layers give, too; texts as they are."""
-    is_text = not isinstance(output, np.ndarray) or output.dtype.kind in "OSUT"
-    return output if is_text else as_tensor(output)
+    """Return an array as a tensor, which other layers give, too."""
+    return as_tensor(output) if isinstance(output, np.ndarray) else output
 
 
 class HostOutputs(list[Any]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import tree
-from ganglion.compat.tensorflow.data import elements, passes, sources
+from ganglion.compat.tensorflow.data import elements, grouping, passes, sources
 from ganglion.compat.tensorflow.data.mapping import Mapping
 from ganglion.compat.tensorflow.data.sources import (
     INFINITE_CARDINALITY,
@@ -39,6 +40,27 @@ class DatasetIterator:
     def get_next(self) -> Any:
         """Return the next element."""
         return next(self)
+
+    def get_next_as_optional(self) -> Optional:
+        """Return the next element, or that there is none."""
+        return Optional(list(itertools.islice(self, 1)))
+
+
+class Optional:
+    """An element, or none."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self._items = items
+
+    def has_value(self) -> Any:
+        """Return whether there is an element."""
+        return elements.as_tensors(np.array(bool(self._items)))
+
+    def get_value(self) -> Any:
+        """Return the element."""
+        if not self._items:
+            raise ValueError("The data set has ended: there is no element.")
+        return self._items[0]
 
 
 class Options:
@@ -91,6 +113,10 @@ class Dataset:
     zip = classmethod(sources.zip_)
     list_files = classmethod(sources.list_files)
     sample_from_datasets = classmethod(sources.sample_from_datasets)
+    choose_from_datasets = classmethod(grouping.choose_from_datasets)
+    counter = classmethod(grouping.counter)
+    random = classmethod(grouping.random)
+    load = classmethod(grouping.load)
 
     @classmethod
     def from_batches(cls, batches: Any) -> Dataset:
@@ -419,6 +445,31 @@ class Dataset:
 
         length = _in_batches(self._length, size, drop_remainder)
         return Dataset(start, length, batched=True)
+
+    bucket_by_sequence_length = grouping.bucket_by_sequence_length
+    group_by_window = grouping.group_by_window
+    rebatch = grouping.rebatch
+    rejection_resample = grouping.rejection_resample
+    save = grouping.save
+    unique = grouping.unique
+
+    def ignore_errors(
+        self, log_warning: bool = False, name: str | None = None
+    ) -> Dataset:
+        """Return the elements without those that cannot be made."""
+
+        def start() -> Iterator[Any]:
+            items = self._start()
+            while True:
+                try:
+                    yield next(items)
+                except StopIteration:
+                    return
+                except Exception as error:
+                    if log_warning:
+                        warnings.warn(f"An element was left out: {error}", stacklevel=2)
+
+        return self._derived(start, UNKNOWN_CARDINALITY)
 
     # ---- using it --------------------------------------------------------------------
 

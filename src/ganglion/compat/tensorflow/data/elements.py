@@ -22,6 +22,8 @@ def as_array(x: Any) -> np.ndarray:
         x = x.detach().cpu()
     is_typed = hasattr(x, "dtype")
     array = np.asarray(x)
+    if array.dtype.kind == "S" and not is_typed:
+        array = np.asarray(x, object)  # NumPy's own bytes lose zeros at their end
     if array.dtype.kind in "UST" or (array.dtype.kind == "O" and array.size):
         return np.vectorize(_as_bytes, otypes=[object])(array)
     if not is_typed and array.dtype == np.float64:
@@ -143,8 +145,9 @@ def _padded(arrays: Sequence[np.ndarray], shape: Any, value: Any) -> np.ndarray:
     result = np.full(
         (len(arrays), *sizes), default if value is None else value, arrays[0].dtype
     )
-    for row, array in zip(result, arrays, strict=True):
-        row[tuple(slice(size) for size in array.shape)] = array
+    for number, array in enumerate(arrays):
+        row = result[number : number + 1]  # an array still, where it is one number
+        row[(slice(None), *map(slice, array.shape))] = array
     return result
 
 

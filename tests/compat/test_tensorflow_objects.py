@@ -1,0 +1,217 @@
+"""Objects of the thin `tensorflow`: checkpoints, strategies, lists, texts, seeds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ganglion as keras
+from ganglion.compat.tensorflow import namespaces
+from ganglion.compat.tensorflow.data.dataset import Dataset
+
+tf = namespaces.load("")
+
+
+# ---- checkpoints ---------------------------------------------------------------------
+
+
+def trained():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    optimizer = keras.optimizers.Adam(0.1)
+    with keras.GradientTape() as tape:
+        loss = keras.ops.sum(model(np.ones((2, 3), "float32")) ** 2)
+    weights = model.trainable_variables
+    optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+    return model, optimizer
+
+
+def test_a_checkpoint_restores_what_was_saved(tmp_path):
+    model, optimizer = trained()
+    step = tf.Variable(5)
+    saved = tf.train.Checkpoint(model=model, optimizer=optimizer, step=step)
+    path = saved.save(tmp_path / "ckpt")
+    other, fresh, count = trained()[0], keras.optimizers.Adam(0.1), tf.Variable(0)
+    loaded = tf.train.Checkpoint(model=other, optimizer=fresh, step=count)
+    loaded.restore(tf.train.latest_checkpoint(tmp_path)).assert_consumed()
+    assert path == str(tmp_path / "ckpt-1")
+    assert int(count.numpy()) == 5
+    for mine, theirs in zip(other.weights, model.weights, strict=True):
+        assert np.array_equal(mine.numpy(), theirs.numpy())
+    # An optimizer takes its slots when it is built.
+    fresh.build(other.trainable_variables)
+    assert int(fresh.iterations.numpy()) == 1
+    for mine, theirs in zip(fresh.variables, optimizer.variables, strict=True):
+        assert np.array_equal(mine.numpy(), theirs.numpy())
+
+
+def test_a_manager_keeps_the_newest(tmp_path):
+    step = tf.Variable(0)
+    saved = tf.train.Checkpoint(step=step)
+    manager = tf.train.CheckpointManager(saved, tmp_path, max_to_keep=2)
+    assert manager.latest_checkpoint is None
+    assert saved.restore(None) is not None
+    for number in range(3):
+        step.assign(number)
+        manager.save()
+    names = [path.rpartition("/")[2] for path in manager.checkpoints]
+    assert names == ["ckpt-2", "ckpt-3"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint", *names]
+    saved.restore(manager.checkpoints[0])
+    assert int(step.numpy()) == 1
+
+
+def test_a_checkpoint_that_does_not_fit_is_refused(tmp_path):
+    path = tf.train.Checkpoint(net=trained()[0]).write(tmp_path / "one")
+    unbuilt = keras.Sequential([keras.layers.Dense(2)])
+    with pytest.raises(
+        ValueError, match=r"`net` was saved with 2.*Call the model once"
+    ):
+        tf.train.Checkpoint(net=unbuilt).read(path)
+    with pytest.raises(TypeError, match="int has no variables"):
+        tf.train.Checkpoint(step=3).write(tmp_path / "two")
+    (tmp_path / "bad").write_bytes(b"no file of ours")
+    with pytest.raises(ValueError, match="bad cannot be loaded"):
+        tf.train.Checkpoint(net=trained()[0]).read(tmp_path / "bad")
+
+
+# ---- strategies, lists, hints --------------------------------------------------------
+
+
+def test_a_strategy_on_one_device():
+    strategy = tf.distribute.MirroredStrategy()
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    assert strategy.num_replicas_in_sync == 1
+    results = strategy.run(lambda x: model(x), args=(np.ones((4, 2), "float32"),))
+    total = strategy.reduce(tf.distribute.ReduceOp.SUM, results, axis=0)
+    np.testing.assert_allclose(total, np.sum(results, 0), rtol=1e-6)
+    assert strategy.reduce("SUM", 3.0, axis=None) == 3.0
+    with pytest.raises(NotImplementedError, match="one device"):
+        tf.distribute.MirroredStrategy(devices=["gpu:0", "gpu:1"])
+    with pytest.raises(ValueError, match="TPU"):
+        tf.distribute.cluster_resolver.TPUClusterResolver()
+
+
+def test_lists_of_tensors():
+    rows = tf.TensorArray(tf.float32, size=0, dynamic_size=True)
+    for number in tf.range(3):
+        rows = rows.write(number, [number, 1.0])
+    assert rows.stack().numpy().tolist() == [[0, 1], [1, 1], [2, 1]]
+    assert rows.gather([2, 0]).numpy().tolist() == [[2, 1], [0, 1]]
+    with pytest.raises(ValueError, match="dynamic_size"):
+        tf.TensorArray(tf.float32, size=1).write(1, 0.0)
+
+
+def test_a_function_with_lists_is_compiled():
+    @tf.function
+    def powers(x, count):
+        parts = tf.TensorArray(tf.float32, size=count)
+        for number in tf.range(count):
+            parts = parts.write(number, x ** tf.cast(number, tf.float32))
+        return parts.stack()
+
+    assert powers(tf.constant(2.0), 4).numpy().tolist() == [1, 2, 4, 8]
+
+
+def test_a_function_that_needs_numbers_runs_as_python():
+    lookup = keras.layers.StringLookup(vocabulary=["a", "b"], invert=True)
+
+    @tf.function
+    def name_of(scores):
+        return lookup(tf.argmax(scores, axis=-1) + 1)
+
+    assert name_of(tf.constant([[0.1, 0.9], [1.0, 0.0]])).numpy().tolist() == [
+        b"b",
+        b"a",
+    ]
+
+
+def test_a_session_is_only_configured():
+    options = tf.compat.v1.ConfigProto()
+    options.gpu_options.allow_growth = True
+    session = tf.compat.v1.Session(config=options)
+    with pytest.raises(NotImplementedError, match=r"Session.run: TensorFlow 1"):
+        session.run([])
+
+
+def test_parts_of_variables_are_assigned():
+    table = tf.Variable(tf.zeros([2, 2]))
+    table[0, 1].assign(5.0)
+    table[1].assign_add([1.0, 2.0])
+    table.scatter_nd_update([[1, 1]], [7.0])
+    assert table.numpy().tolist() == [[0, 5], [1, 7]]
+    assert tf.Variable([1, 2]).dtype == tf.int32
+    assert tf.Variable(1.5).dtype.name == "float32"
+
+
+# ---- texts ---------------------------------------------------------------------------
+
+
+def test_texts_are_tensors():
+    words = tf.constant(["a", "bb"])
+    assert words.dtype == tf.string
+    assert tf.constant([1]).dtype != tf.string
+    assert words.numpy().tolist() == [b"a", b"bb"]
+    assert words[1].numpy() == b"bb"
+    assert [word.numpy().decode() for word in words] == ["a", "bb"]
+    assert (words == "a").numpy().tolist() == [True, False]
+    assert (words + "!").numpy().tolist() == [b"a!", b"bb!"]
+    assert tf.zeros([2], tf.string).numpy().tolist() == [b"", b""]
+
+
+def test_a_layer_gives_texts_as_tensors():
+    lookup = keras.layers.StringLookup(vocabulary=["x", "y"], invert=True)
+    words = lookup([1, 2])
+    assert words.tolist() == ["x", "y"]
+    assert words.numpy().tolist() == [b"x", b"y"]
+    joined = tf.strings.reduce_join(words)
+    assert joined.numpy().decode() == "xy"
+
+
+def test_a_table_of_words():
+    words = tf.lookup.KeyValueTensorInitializer(["a", "b"], [1, 2], value_dtype="int64")
+    table = tf.lookup.StaticHashTable(words, default_value=-1)
+    assert table.lookup(tf.constant([["b"], ["z"]])).numpy().tolist() == [[2], [-1]]
+
+
+# ---- random numbers ------------------------------------------------------------------
+
+
+def test_a_seed_of_tensorflow_is_the_start_of_a_sequence():
+    tf.random.set_seed(1)
+    first, second = (tf.random.normal([4], seed=3).numpy() for _ in range(2))
+    assert not np.array_equal(first, second)
+    tf.random.set_seed(1)
+    assert np.array_equal(first, tf.random.normal([4], seed=3))
+
+
+def test_a_seed_flips_some_images_and_not_all():
+    images = np.arange(64, dtype="float32").reshape(32, 1, 2, 1)
+    data = Dataset.from_tensor_slices(images)
+    flipped = data.map(lambda x: tf.image.random_flip_left_right(x, seed=5))
+    assert {bool(x[0, 0, 0] < x[0, 1, 0]) for x in flipped} == {True, False}
+
+
+def test_generators_have_states_of_their_own():
+    draws = tf.random.Generator.from_seed(7)
+    seed = draws.make_seeds(2)[0]
+    assert seed.shape == (2,)
+    image = np.arange(27, dtype="float32").reshape(3, 3, 3)
+    crops = [tf.image.stateless_random_crop(image, [2, 2, 3], seed) for _ in range(2)]
+    assert np.array_equal(*crops)
+    assert not np.array_equal(draws.normal([3]), draws.normal([3]))
+
+
+# ---- tf.summary ----------------------------------------------------------------------
+
+
+def test_summaries_go_to_the_file_of_their_writer(tmp_path):
+    assert not tf.summary.scalar("loss", 1.0, step=0)
+    writer = tf.summary.create_file_writer(str(tmp_path / "logs"))
+    with writer.as_default(step=3):
+        assert tf.summary.scalar("loss", tf.constant(0.5))
+        tf.summary.histogram("weights", np.arange(4.0))
+        tf.summary.image("picture", np.zeros((1, 4, 4, 3), "float32"), step=1)
+    (events,) = (tmp_path / "logs").iterdir()
+    content = events.read_bytes()
+    assert all(tag in content for tag in (b"loss", b"weights", b"picture"))

@@ -52,19 +52,21 @@ def choices():
     config._choices.update(before)
 
 
-def pass_of(name, taps, images, ends, pairs, seed=0):
+def pass_of(name, taps, images, ends, pairs, seed=0, stride=1):
     """Return the arrays of a pass and its attributes."""
     rng = np.random.default_rng(seed)
     inside, outside = ends
     out = [
-        n + lo + hi - taps + 1 for n, (lo, hi) in zip(images[1:], pairs, strict=True)
+        (n + lo + hi - taps) // stride + 1
+        for n, (lo, hi) in zip(images[1:], pairs, strict=True)
     ]
     arrays = {
         "x": rng.standard_normal((*images, inside)),
         "w": rng.standard_normal((taps, taps, inside, outside)),
         "dy": rng.standard_normal((images[0], *out, outside)),
     }
-    window = {"strides": (1, 1), "pairs": pairs, "dilation": (1, 1), "groups": 1}
+    strides = (stride, stride)
+    window = {"strides": strides, "pairs": pairs, "dilation": (1, 1), "groups": 1}
     which, attrs = {
         "conv": (("x", "w"), {}),
         "conv_transpose": (("dy", "w"), {"spatial": tuple(images[1:])}),
@@ -104,6 +106,40 @@ def test_passes_against_float64(always, monkeypatch, span, name, case):
     meant = PlanInterpreter(plan).run(data, {}, 1)["y"][0]
     # Only the transformed weights are rounded on the interpreter's way.
     assert error(meant, exact) < 2e-6
+
+
+# Taps, stride, (images, height, width), channels in and out, padding: taps that the
+# strides divide and those that they do not, phases of unequal pixels.
+STRIDED = [
+    (4, 2, (3, 14, 14), 16, 24, ((1, 1), (1, 1))),
+    (3, 2, (5, 13, 12), 17, 8, ((1, 0), (0, 1))),
+    (4, 2, (2, 9, 11), 8, 40, ((0, 0), (2, 1))),
+    (6, 3, (4, 10, 8), 9, 16, ((2, 2), (1, 3))),
+    (5, 2, (3, 12, 15), 24, 17, ((2, 2), (1, 2))),
+    (7, 2, (3, 11, 9), 3, 33, ((3, 3), (2, 3))),
+    (2, 1, (4, 9, 10), 20, 21, ((0, 1), (1, 0))),
+    (4, 1, (4, 9, 10), 20, 21, ((1, 2), (2, 1))),
+]
+
+
+@pytest.mark.parametrize("name", PASSES)
+@pytest.mark.parametrize("case", STRIDED, ids=str)
+def test_strides_are_phases(always, monkeypatch, name, case):
+    monkeypatch.setattr(lower_winograd, "_saves", lambda *sizes: True)
+    taps, stride, images, inside, outside, pairs = case
+    ends = inside, outside
+    arrays, attrs = pass_of(name, taps, images, ends, pairs, stride=stride)
+    exact = OPS[name].meaning(*(a.astype("float64") for a in arrays), **attrs)
+    program = program_of(OPS[name], arrays, attrs)
+    plan = build(program)
+    assert kinds(plan) & {"WinogradConv", "WinogradSpread", "WinogradGrads"}
+    data = {f"x{i}": a for i, a in enumerate(arrays)}
+    meant = PlanInterpreter(plan).run(data, {}, 1)["y"][0]
+    assert error(meant, exact) < 2e-6
+    results = [compiled(program, n).run(data, {}, 2)["y"] for n in (1, 2, 3)]
+    assert error(results[0][1], exact) < 4e-5
+    for result in results:
+        np.testing.assert_array_equal(result, results[0][:1].repeat(2, 0))
 
 
 @pytest.mark.parametrize("name", PASSES)
@@ -224,7 +260,7 @@ def test_the_size_of_tiles_suits_the_images():
 
     def span(taps, size, channels=32):
         shape = (128, size, size, channels)
-        return lower_winograd._best(shape, shape, taps, (0, 0)).span
+        return lower_winograd._best(channels, shape, taps).span
 
     assert [span(3, size) for size in (4, 8, 16, 32)] == [6, 6, 6, 6]
     assert [span(3, size) for size in (5, 6, 12)] == [8, 8, 8]
@@ -273,7 +309,7 @@ def test_where_it_is_worth_it(name):
 
     def worth(images, size, ends, taps=3):
         shapes = [(images, size, size, channels) for channels in ends]
-        return lower_winograd.worth(name, taps, *shapes)
+        return lower_winograd.worth(name, (taps, taps), (1, 1), *shapes)
 
     assert worth(128, 32, (32, 32))
     assert worth(128, 8, (128, 128))

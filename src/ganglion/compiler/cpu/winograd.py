@@ -12,15 +12,15 @@ from ganglion.compiler.cpu.emitter import Emitted, Emitter
 from ganglion.compiler.cpu.gemm import each_tile, even_tiles
 from ganglion.compiler.cpu.text import Val
 from ganglion.compiler.cpu.tuning import CPU
-from ganglion.compiler.plan.kernels import View
 from ganglion.compiler.plan.winograd import (
     FLOAT,
     LANES,
+    Plane,
+    Taps,
     Tiling,
     WinogradKernel,
     WinogradWeights,
     matrices,
-    padded,
     panels,
 )
 
@@ -32,10 +32,8 @@ Where = tuple[str, str, str]  # image, row and column of a tile
 class Window:
     """Pixels of images that belong to a tile, and what stands in for missing ones."""
 
-    view: View
-    extent: tuple[int, int]  # height and width of the images
+    plane: Plane
     size: int
-    before: tuple[int, int]  # how far the first tile begins outside
     elsewhere: str
     first: str = "0"  # channel
 
@@ -235,7 +233,7 @@ class Blocks(Transforms):
     ) -> None:
         """Give a body the addresses of a tile's pixels; elsewhere, what stands in."""
         text, size = self.text, window.size
-        view, (height, width) = window.view, window.extent
+        view, (height, width) = window.plane.view, window.plane.extent
         top, left, corner = self._corner(window, where)
 
         def pixel(i: int, j: int) -> str:
@@ -265,9 +263,9 @@ class Blocks(Transforms):
 
     def _corner(self, window: Window, where: Where) -> tuple[str, str, str]:
         """Return the row and the column of a tile's first pixel, and its address."""
-        text, view, step = self.text, window.view, self.tiling.step
-        top = text.add(text.times(where[1], step), -window.before[0])
-        left = text.add(text.times(where[2], step), -window.before[1])
+        text, view, step = self.text, window.plane.view, self.tiling.step
+        top = text.add(text.times(where[1], step), -window.plane.before[0])
+        left = text.add(text.times(where[2], step), -window.plane.before[1])
         index = text.affine([where[0], top, left], view.strides[:3], view.offset)
         base = self.emitter.base(view.buffer)
         return top, left, self.at(base, text.add(index, window.first))
@@ -278,7 +276,7 @@ class Blocks(Transforms):
         Tiles walk through some rows of pixels at once, of which each is a page or so:
         the processor does not prefetch beyond by itself.
         """
-        view, step = window.view, self.tiling.step
+        view, step = window.plane.view, self.tiling.step
         _, _, corner = self._corner(window, where)
 
         def line(channel: str) -> None:
@@ -290,7 +288,8 @@ class Blocks(Transforms):
         self.text.each(0, channels, LANES, line)
 
     def _all_inside(self, window: Window) -> bool:
-        spans = zip(self.tiling.across, window.before, window.extent, strict=True)
+        plane = window.plane
+        spans = zip(self.tiling.across, plane.before, plane.extent, strict=True)
         return all(
             lo <= 0 and (tiles - 1) * self.tiling.step - lo + window.size <= n
             for tiles, lo, n in spans
@@ -361,34 +360,33 @@ class Weights(Transforms):
 
     def emit(self, kernel: WinogradWeights) -> Emitted:
         """Emit the transform of weights."""
-        _, _, rows, channels = kernel.shape
-        source = self.emitter.base(kernel.source.buffer)
+        part, rows, points = kernel.source, kernel.channels, kernel.span**2
+        source = self.emitter.base(part.view.buffer)
         target = self.emitter.base(kernel.target)
-        matrix = matrices(kernel.shape[0], kernel.span).weights
-        points = kernel.span**2
+        matrix = matrices(kernel.taps, kernel.span).weights
 
         def channel(row: str) -> None:
-            for start, widths in panels(channels):
+            for start, widths in panels(part.shape[3]):
                 wide, first = sum(widths), 0
                 for width in widths:
-                    taps = self._taps(kernel, source, row, start + first, width)
-                    offset = self.text.times(row, wide)
-                    here = self.at(target, points * rows * start + first)
-                    here = self.at(here, offset)
+                    taps = self._taps(part, source, row, start + first, width)
+                    before = points * rows * start + part.first * wide
+                    here = self.at(target, before + first)
+                    here = self.at(here, self.text.times(row, wide))
                     for point, value in self.both(matrix, taps):
                         self.emitter.store(value, self.at(here, point * rows * wide))
                     first += width
 
-        return self.emitter.pieces(rows, channel)
+        return self.emitter.pieces(part.shape[2], channel)
 
-    def _taps(
-        self, kernel: WinogradWeights, base: str, row: str, first: int, width: int
-    ) -> Pixel:
+    def _taps(self, part: Taps, base: str, row: str, first: int, width: int) -> Pixel:
         """Return what loads taps of some channels; zeros where there are no more."""
-        view, known = kernel.source, min(width, kernel.shape[3] - first)
+        view, known = part.view, min(width, part.shape[3] - first)
         here = self.at(base, self.text.times(row, view.strides[2]))
 
         def tap(i: int, j: int) -> Val:
+            if i >= part.shape[0] or j >= part.shape[1]:
+                return self.maths.constant(0, FLOAT, width)
             offset = i * view.strides[0] + j * view.strides[1] + first + view.offset
             value = self.emitter.load(self.at(here, offset), FLOAT, known)
             return value if known == width else self._widened(value, width)
@@ -405,15 +403,16 @@ class Weights(Transforms):
 
     def emit_back(self, kernel: WinogradKernel) -> Emitted:
         """Emit the sum of the slices' gradients, transformed back."""
-        text = self.text
-        taps, _, rows, channels = kernel.shape
-        wide = padded(channels)
-        sums, target = self.emitter.base(kernel.sums), self.emitter.base(kernel.target)
-        span, points = kernel.span, kernel.span**2
-        matrix = matrices(taps, span).weights.T
+        text, part = self.text, kernel.target
+        slices, points, rows, wide = kernel.sums.shape
+        down, right, own_rows, channels = part.shape
+        sums = self.emitter.base(kernel.sums)
+        target = self.at(self.emitter.base(part.view.buffer), part.view.offset)
+        matrix = matrices(kernel.taps, kernel.span).weights.T
 
         def vector(row: str, channel: str, width: int) -> None:
-            here = self.at(self.at(sums, text.times(row, wide)), channel)
+            here = self.at(sums, text.times(text.add(row, part.first), wide))
+            here = self.at(here, channel)
 
             def add(number: str, carried: list[Val]) -> list[Val]:
                 base = self.at(here, text.times(number, points * rows * wide))
@@ -426,12 +425,18 @@ class Weights(Transforms):
                 return totals
 
             zeros = [self.maths.constant(0, FLOAT, width)] * points
-            totals = text.carry(0, kernel.slices, 1, zeros, add)
-            there = self.at(self.at(target, text.times(row, channels)), channel)
-            for i, value in self.both(matrix, lambda i, j: totals[i * span + j]):
-                self.emitter.store(value, self.at(there, i * rows * channels))
+            totals = text.carry(0, slices, 1, zeros, add)
+            there = self.at(target, text.times(row, part.view.strides[2]))
+            there = self.at(there, channel)
+            for tap, value in self.both(
+                matrix, lambda i, j: totals[i * kernel.span + j]
+            ):
+                i, j = divmod(tap, kernel.taps)
+                if i < down and j < right:
+                    offset = i * part.view.strides[0] + j * part.view.strides[1]
+                    self.emitter.store(value, self.at(there, offset))
 
         return self.emitter.pieces(
-            rows,
+            own_rows,
             lambda row: self.vectors(channels, lambda c, w: vector(row, c, w)),
         )

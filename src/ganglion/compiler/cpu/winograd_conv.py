@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import accumulate
 
 from ganglion.compiler.cpu.emitter import Emitted
 from ganglion.compiler.cpu.text import BOOL, Val
 from ganglion.compiler.cpu.winograd import Blocks, Where, Window
-from ganglion.compiler.plan.kernels import View
 from ganglion.compiler.plan.winograd import (
     FLOAT,
     LANES,
+    Plane,
     WinogradConv,
     WinogradGrads,
     WinogradSpread,
@@ -34,9 +35,7 @@ class Conv(Blocks):
         super().__init__(kernel.tiling)
         self.kernel, tiling = kernel, kernel.tiling
         self.spreads = isinstance(kernel, WinogradSpread)
-        ends = tiling.inputs, tiling.outputs
-        self.source, self.target = ends[::-1] if self.spreads else ends
-        self.channels, self.out = self.source[3], self.target[3]
+        self.channels, self.out = kernel.channels
         widest = max(sum(widths) for _, widths in panels(self.out))
         self.stride = tiling.stride(self.channels)
         self.wide_stride = tiling.stride(widest)
@@ -62,10 +61,10 @@ class Conv(Blocks):
         """Fill the images of a block with zeros, to be added to."""
         text = self.text
         each = math.prod(self.tiling.across)
-        size = math.prod(self.target[1:])
+        size = math.prod(self.kernel.target.shape[1:])
         start = text.times(text.let(f"udiv i64 {tile}, {each}"), size)
         images = text.let(f"udiv i64 {count}, {each}")
-        base = self.emitter.base(self.kernel.target)
+        base = self.emitter.base(self.kernel.target.view.buffer)
 
         def clear(index: str, width: int) -> None:
             zero = self.maths.constant(0, FLOAT, width)
@@ -76,17 +75,18 @@ class Conv(Blocks):
     def _inputs(self, start: str, count: str) -> None:
         """Transform the inputs of a block."""
         tiling, text = self.tiling, self.text
-        matrix, size, before = self.inputs, tiling.span, tiling.before
+        matrix, size = self.inputs, tiling.span
         if self.spreads:
-            matrix, size, before = self.spread, tiling.step, (0, 0)
+            matrix, size = self.spread, tiling.step
         none = self.emitter.base(self.kernel.zeros)
-        extent = self.source[1], self.source[2]
-        window = Window(self.kernel.images, extent, size, before, none)
 
         def tile(number: str, where: Where) -> None:
             here = self.at(self.v, text.times(number, self.channels))
-            into = (matrix, self.channels, here, self.stride)
-            self.pixels(window, where, partial(self.transformed, *into))
+            for plane in self.kernel.sources:
+                window, channels = Window(plane, size, none), plane.shape[3]
+                into = (matrix, channels, here, self.stride)
+                self.pixels(window, where, partial(self.transformed, *into))
+                here = self.at(here, channels)
 
         self.tiles(start, count, tile)
 
@@ -141,12 +141,8 @@ class Conv(Blocks):
     ) -> None:
         """Transform the products of a block back, and store them or add them."""
         text, tiling = self.text, self.tiling
-        size, before = tiling.step, (0, 0)
-        if self.spreads:
-            size, before = tiling.span, tiling.before
-        extent = self.target[1], self.target[2]
-        view = View.of(self.kernel.target)
-        window = Window(view, extent, size, before, self.nowhere, first)
+        size = tiling.span if self.spreads else tiling.step
+        window = Window(self.kernel.target, size, self.nowhere, first)
 
         def tile(number: str, where: Where) -> None:
             source = self.at(self.m, text.times(number, wide))
@@ -185,7 +181,7 @@ class Grads(Blocks):
     def __init__(self, kernel: WinogradGrads) -> None:
         super().__init__(kernel.tiling)
         self.kernel = kernel
-        self.channels, out = kernel.tiling.inputs[3], kernel.tiling.outputs[3]
+        self.channels, out = kernel.tiling.channels, kernel.tiling.outputs[3]
         self.wide, self.live = padded(out), out // kernel.groups
         self.group = padded(self.live)
         self.pair = "0"  # of rows of points that a piece has
@@ -252,18 +248,22 @@ class Grads(Blocks):
         """Transform images and gradients of a block."""
         kernel, tiling = self.kernel, self.tiling
         none = self.emitter.base(kernel.zeros)
-        extents = [(shape[1], shape[2]) for shape in (tiling.inputs, tiling.outputs)]
-        images = Window(kernel.images, extents[0], tiling.span, tiling.before, none)
-        grads = Window(kernel.grads, extents[1], tiling.step, (0, 0), none, channel)
+        images = [Window(plane, tiling.span, none) for plane in kernel.sources]
+        grads = Window(Plane(kernel.grads, tiling.outputs), tiling.step, none, channel)
+        firsts = accumulate((plane.shape[3] for plane in kernel.sources), initial=0)
         passes = [
-            (images, self.inputs, self.channels, self.channels, v),
-            (grads, self.spread, self.live, self.group, z),
+            *(
+                (window, self.inputs, window.plane.shape[3], self.channels, first, v)
+                for window, first in zip(images, firsts, strict=False)
+            ),
+            (grads, self.spread, self.live, self.group, 0, z),
         ]
 
         def tile(number: str, where: Where) -> None:
-            for window, matrix, channels, row, (base, stride) in passes:
+            for window, matrix, channels, row, first, (base, stride) in passes:
                 self.prefetch_below(window, where, channels)
                 here = self.at(base, self.text.times(number, row))
+                here = self.at(here, first) if first else here
                 into = (matrix, channels, here, stride)
                 self.pixels(window, where, partial(self.transformed, *into, only=only))
 
@@ -272,7 +272,7 @@ class Grads(Blocks):
     def _sums(self, v: Region, z: Region, sums: str, starts: str, count: str) -> None:
         """Add a block's products to the sums of the points."""
         text, tiling = self.text, self.tiling
-        channels, wide, group = tiling.inputs[3], self.wide, self.group
+        channels, wide, group = self.channels, self.wide, self.group
         single = tiling.piece <= tiling.block
 
         def point(at: list[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ganglion.compiler.ir.graph import Node, Value
@@ -27,6 +27,7 @@ from ganglion.compiler.plan.lowering import (
     padded_images,
     thread_split,
 )
+from ganglion.compiler.plan.phases import Phase, phases
 
 
 def lower_conv(low: Lowering, node: Node) -> None:
@@ -35,7 +36,7 @@ def lower_conv(low: Lowering, node: Node) -> None:
     attrs = node.attrs
     kernel = View.of(low.store(w))
     if lower_winograd.chosen(low, node, w.shape[:-2], x.shape, node.shape):
-        lower_winograd.lower_conv(low, node, x, kernel, w.shape, attrs["pairs"])
+        lower_winograd.lower_conv(low, node, kernel)
         return
     images = padded_images(low, x, attrs["pairs"], (0,) * (x.ndim - 2))
     target = low.allocate(node)
@@ -150,7 +151,8 @@ def lower_conv_transpose(low: Lowering, node: Node) -> None:
     if any(n < 0 for pair in pairs for n in pair):
         _conv_transpose_by_adding(low, node)
         return
-    if lower_winograd.chosen(low, node, kernel, dy.shape, node.shape):
+    strided = max(attrs["strides"]) > 1
+    if not strided and lower_winograd.chosen(low, node, kernel, dy.shape, node.shape):
         lower_winograd.lower_conv_transpose(low, node, tuple(pairs))
         return
     transposed, shape = _transposed_kernel(low, w, groups)
@@ -166,91 +168,56 @@ def lower_conv_transpose(low: Lowering, node: Node) -> None:
     )
 
 
-# ---- strides of a transposed convolution ---------------------------------------------
-# With strides s, every s-th output meets the same taps of the kernel, every s-th one.
-# So each phase of the outputs is a convolution of its own, without strides, over the
-# pixels as they lie; with zeros between them there would be s·s times the products.
-
-
 def _has_phases(attrs: Mapping[str, Any]) -> bool:
     return max(attrs["strides"]) > 1 and max(attrs["dilation"]) == 1
 
 
-@dataclass(frozen=True)
-class _Phase:
-    """The outputs of an axis that meet taps `first`, `first` + stride, and so on."""
-
-    axis: int
-    stride: int
-    first: int
-    taps: int
-    begin: int  # its first output, in whole strides from the padded edge
-    count: int  # of its outputs
-
-    @property
-    def before(self) -> int:
-        """The pixel that its first output meets first; negative ones are padding."""
-        return self.begin - (self.taps - 1)
-
-    @property
-    def after(self) -> int:
-        """The pixel behind the last one that it meets."""
-        return self.begin + self.count
-
-    @property
-    def last(self) -> int:
-        """The last of its taps, which is the first of a flipped kernel."""
-        return self.first + self.stride * (self.taps - 1)
-
-
-def _phases(node: Node, axis: int) -> list[_Phase]:
-    """Return the phases of a spatial axis that have outputs."""
-    stride, (edge, _) = node.attrs["strides"][axis], node.attrs["pairs"][axis]
-    taps, outputs = node.inputs[1].shape[axis], node.shape[axis + 1]
-    phases = []
-    for first in range(stride):
-        begin = -(-(edge - first) // stride)
-        count = (outputs - 1 + edge - first) // stride - begin + 1
-        own = max(-(-(taps - first) // stride), 0)
-        phases.append(_Phase(axis, stride, first, own, begin, count))
-    return [phase for phase in phases if phase.count > 0]
+def _phases(node: Node) -> list[list[Phase]]:
+    """Return the phases of a transposed convolution's outputs, for each axis."""
+    attrs, taps = node.attrs, node.inputs[1].shape[:-2]
+    edges = [edge for edge, _ in attrs["pairs"]]
+    sizes = zip(attrs["strides"], edges, taps, node.shape[1:-1], strict=True)
+    return [phases(*axis) for axis in sizes]
 
 
 def _conv_transpose_by_phase(
     low: Lowering, node: Node, kernel: View, shape: Shape
 ) -> None:
-    """Convolve once for each phase of the outputs."""
-    dy, attrs = node.inputs[0], node.attrs
-    phases = [_phases(node, axis) for axis in range(len(shape) - 2)]
+    """Convolve once for each phase of the outputs, by the method that suits it."""
+    dy, every = node.inputs[0], _phases(node)
+    out = View.of(low.allocate(node))
+    if any(not phase.taps for own in every for phase in own):  # they stay zero
+        low.emit(Loop.of("fill", node.shape, Literal(node.dtype, 0.0), out))
+    plain = []
+    for own in itertools.product(*every):
+        if not all(phase.taps for phase in own):
+            continue
+        if lower_winograd.chosen_for_phase(low, node, own):
+            lower_winograd.lower_phase(low, node, own, kernel, shape, out)
+        else:
+            plain.append(own)
+    if not plain:
+        return
     pairs = tuple(
         (
-            max(0, *(-phase.before for phase in own if phase.taps)),
-            max(0, *(phase.after - size for phase in own if phase.taps)),
+            max(0, *(-phase.before for phase in own)),
+            max(0, *(phase.after - size for phase in own)),
         )
-        for own, size in zip(phases, dy.shape[1:-1], strict=True)
+        for own, size in zip(zip(*plain, strict=True), dy.shape[1:-1], strict=True)
     )
     images = padded_images(low, dy, pairs, (0,) * len(pairs))
-    out = View.of(low.allocate(node))
-    if any(not phase.taps for own in phases for phase in own):  # they stay zero
-        low.emit(Loop.of("fill", node.shape, Literal(node.dtype, 0.0), out))
-    sizes = (node.shape[0], *shape[-2:], attrs["groups"])
-    for chosen in itertools.product(*phases):
-        if not all(phase.taps for phase in chosen):
-            continue
+    sizes = (node.shape[0], *shape[-2:], node.attrs["groups"])
+    for own in plain:
         rows, taps = [], []
         left, right, to = images.offset, kernel.offset, out.offset
-        for phase in chosen:
-            i, stride = phase.axis, phase.stride
-            pixel, tap, place = (
-                images.strides[i + 1],
-                kernel.strides[i],
-                out.strides[i + 1],
-            )
-            rows.append(Axis(phase.count, pixel, 0, place * stride))
-            taps.append(Axis(phase.taps, pixel, tap * stride))
+        for i, phase in enumerate(own):
+            pixel, tap = images.strides[i + 1], kernel.strides[i]
+            place = out.strides[i + 1]
+            rows.append(Axis(phase.count, pixel, 0, place * phase.stride))
+            taps.append(Axis(phase.taps, pixel, tap * phase.stride))
             left += (phase.before + pairs[i][0]) * pixel
             right += (shape[i] - 1 - phase.last) * tap
-            to += (stride * phase.begin + phase.first - attrs["pairs"][i][0]) * place
+            to += phase.offset * place
         views = (replace(images, offset=left), replace(kernel, offset=right))
         target = replace(out, offset=to)
         _emit_windows(

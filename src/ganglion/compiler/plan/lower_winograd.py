@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from ganglion.compiler.ir.graph import Node, Value
 from ganglion.compiler.plan.kernels import Buffer, Load, Loop, Shape, View
 from ganglion.compiler.plan.lowering import Lowering, thread_split
+from ganglion.compiler.plan.phases import Phase, phases
 from ganglion.compiler.plan.winograd import (
     FLOAT,
     LANES,
     SPANS,
+    Plane,
+    Taps,
     Tiling,
     WinogradConv,
     WinogradGrads,
@@ -31,18 +37,19 @@ FEW_SUMS = 600_000  # elements of so many slices that threads share them evenly
 MOST_SUMS = 16  # slices of a weight gradient: each has sums of its own to add up
 TRANSFORMS = 1.6  # what a tile costs, in products of its points
 FEWEST_OF_ALL = 48  # tiles: fewer keep few threads busy
+TAPS = ((2, 2), (3, 3), (4, 4), (5, 5))  # of a phase
 FEWEST = 8  # pieces that a kernel should have, for threads to share
 
 Pairs = tuple[tuple[int, int], ...]
 
 
-def possible(node: Node, taps: Shape) -> bool:
+def possible(node: Node) -> bool:
     """Return whether an op is a convolution that Winograd's method is for."""
     attrs = node.attrs
     return (
         node.dtype == FLOAT
-        and taps in ((3, 3), (5, 5))
-        and attrs["strides"] == attrs["dilation"] == (1, 1)
+        and len(attrs["strides"]) == 2
+        and attrs["dilation"] == (1, 1)
         and attrs["groups"] == 1
         and node.size > 0
         and all(value.size > 0 for value in node.inputs)
@@ -50,37 +57,57 @@ def possible(node: Node, taps: Shape) -> bool:
 
 
 def chosen(
-    low: Lowering, node: Node, taps: Shape, inputs: Shape, outputs: Shape
+    low: Lowering, node: Node, kernel: Shape, inputs: Shape, outputs: Shape
 ) -> bool:
     """Whether to lower an op of these images and outputs by Winograd's method."""
-    if not low.target.winograd or not possible(node, taps):
+    if not low.target.winograd or not possible(node):
         return False
-    return worth(node.op.name, taps[0], inputs, outputs)
+    strides = node.attrs["strides"]
+    # Taps of a phase without pixels would be left without a gradient.
+    if any(size < stride for size, stride in zip(inputs[1:3], strides, strict=True)):
+        return False
+    if _taps_of_phases(kernel, strides) not in TAPS:
+        return False
+    return worth(node.op.name, kernel, strides, inputs, outputs)
 
 
-def worth(op: str, taps: int, inputs: Shape, outputs: Shape) -> bool:
-    """Return whether Winograd's method is clearly faster than adding up all taps.
+def _taps_of_phases(kernel: Shape, strides: Shape) -> Shape:
+    """Return how many taps of a kernel a phase of the images meets at the most."""
+    return tuple(-(-k // s) for k, s in zip(kernel, strides, strict=True))
+
+
+def worth(
+    op: str, kernel: Shape, strides: Shape, inputs: Shape, outputs: Shape
+) -> bool:
+    """Return whether Winograd's method is clearly faster than adding up all taps."""
+    taps = max(_taps_of_phases(kernel, strides))
+    planes = math.prod(map(min, kernel, strides))
+    tiling = _best(inputs[3] * planes, outputs, taps)
+    fewest = tiling.tiles
+    if op == "conv_transpose":
+        fewest = min(fewest, _best(outputs[3], inputs, taps).tiles)
+    plain = math.prod(outputs[:3]) * math.prod(kernel) * inputs[3]
+    return fewest >= FEWEST_OF_ALL and _saves(tiling, plain, inputs[3])
+
+
+def _saves(tiling: Tiling, plain: int, channels: int) -> bool:
+    """Return whether a tiling is clearly faster than so many products an output.
 
     With eight channels or more it took 0.2 to 0.8 of the time in all sizes tried,
     unless most of a tile lay outside of the image. Few tiles keep few threads busy.
     """
-    tiling = _best(inputs, outputs, taps, (0, 0))
-    tiles = tiling.tiles
-    if op == "conv_transpose":
-        tiles = min(tiles, _best(outputs, inputs, taps, (0, 0)).tiles)
-    channels = inputs[3], outputs[3]
-    plain = math.prod(outputs[:3]) * taps**2
+    out = tiling.outputs[3]
     return (
-        min(channels) >= 8
-        and tiles >= FEWEST_OF_ALL
-        and plain * math.prod(channels) >= 500_000
-        and plain >= TRANSFORMS * tiling.points * tiling.tiles
+        min(channels, out) >= 8
+        and tiling.tiles >= FEWEST_OF_ALL
+        and plain * out >= 500_000
+        and plain >= TRANSFORMS * tiling.points * tiling.tiles * tiling.channels
     )
 
 
-def _best(inputs: Shape, outputs: Shape, taps: int, before: tuple[int, int]) -> Tiling:
+def _best(channels: int, outputs: Shape, taps: int) -> Tiling:
     """Return the tiling with the size of tile that costs least."""
-    every = [Tiling(inputs, outputs, taps, before, span) for span in SPANS]
+    every = [Tiling(channels, outputs, taps, span) for span in SPANS]
     enough = [launch for launch in every if launch.tiles >= FEWEST_OF_ALL]
     return min(enough or every[:1], key=lambda tiling: tiling.cost)
 
@@ -108,15 +135,60 @@ def _cut(tiling: Tiling, most: int, at_once: int) -> Tiling:
     return replace(tiling, piece=piece, block=-(-piece // blocks))
 
 
-def lower_conv(
-    low: Lowering, node: Node, x: Value, kernel: View, shape: Shape, pairs: Pairs
+def _parts(
+    low: Lowering, x: Value, attrs: Mapping[str, Any], kernel: View, shape: Shape
+) -> tuple[tuple[Plane, ...], tuple[Taps, ...]]:
+    """Cut images and a kernel into phases: planes, and the taps that each meets."""
+    images, (count, *extent, channels) = _view(low, x), x.shape
+    edges = [edge for edge, _ in attrs["pairs"]]
+    axes = zip(attrs["strides"], edges, shape[:2], extent, strict=True)
+    planes: list[Plane] = []
+    parts: list[Taps] = []
+    for own in itertools.product(*(phases(*axis) for axis in axes)):
+        if not all(phase.taps for phase in own):
+            continue
+        offsets = [phase.offset for phase in own]
+        steps = [phase.stride for phase in own]
+        view = _every(images, 1, offsets, steps)
+        size = (count, *(phase.count for phase in own), channels)
+        planes.append(Plane(view, size, (own[0].begin, own[1].begin)))
+        taps = _every(kernel, 0, [phase.first for phase in own], steps)
+        own_shape = (*(phase.taps for phase in own), *shape[2:])
+        parts.append(Taps(taps, own_shape, len(parts) * channels))
+    return tuple(planes), tuple(parts)
+
+
+def _every(view: View, axis: int, offsets: Sequence[int], steps: Sequence[int]) -> View:
+    """Return every so many-th element of two axes, from some offsets on."""
+    strides, offset = list(view.strides), view.offset
+    for n, (start, step) in enumerate(zip(offsets, steps, strict=True), axis):
+        offset += start * strides[n]
+        strides[n] *= step
+    return View(view.buffer, tuple(strides), offset)
+
+
+def lower_conv(low: Lowering, node: Node, kernel: View) -> None:
+    """Emit a convolution."""
+    x, w = node.inputs
+    planes, parts = _parts(low, x, node.attrs, kernel, w.shape)
+    taps = max(_taps_of_phases(w.shape[:2], node.attrs["strides"]))
+    target = Plane(View.of(low.allocate(node)), node.shape)
+    _convolve(low, node, planes, parts, taps, target)
+
+
+def _convolve(
+    low: Lowering,
+    node: Node,
+    planes: tuple[Plane, ...],
+    parts: tuple[Taps, ...],
+    taps: int,
+    target: Plane,
 ) -> None:
-    """Emit a convolution of x with a kernel of this shape."""
-    before = (pairs[0][0], pairs[1][0])
-    uncut = _best(x.shape, node.shape, shape[0], before)
-    most = CACHE // (uncut.points * (shape[2] + _widest(shape[3])))
+    channels = sum(plane.shape[3] for plane in planes)
+    uncut = _best(channels, target.shape, taps)
+    most = CACHE // (uncut.points * (channels + _widest(target.shape[3])))
     tiling = _cut(uncut, most, low.target.thread_splits)
-    _emit_conv(low, node, x, kernel, shape, tiling, WinogradConv)
+    _emit_conv(low, node, planes, parts, target, tiling, WinogradConv)
 
 
 def lower_conv_transpose(low: Lowering, node: Node, pairs: Pairs) -> None:
@@ -127,20 +199,58 @@ def lower_conv_transpose(low: Lowering, node: Node, pairs: Pairs) -> None:
     """
     dy, w = node.inputs
     taps, own = w.shape[0], node.attrs["pairs"]
-    before = (own[0][0], own[1][0])
-    adjoint = _best(node.shape, dy.shape, taps, before)
-    other = _best(dy.shape, node.shape, taps, before)
+    adjoint = _best(node.shape[3], dy.shape, taps)
+    other = _best(dy.shape[3], node.shape, taps)
     spreads = adjoint.cost * 5 <= other.cost * 4
     kernel, shape = _exchanged(low, w, flipped=not spreads)
+    parts = (Taps(kernel, shape),)
+    images, target = _view(low, dy), View.of(low.allocate(node))
     if not spreads:
-        lower_conv(low, node, dy, kernel, shape, pairs)
+        source = Plane(images, dy.shape, (pairs[0][0], pairs[1][0]))
+        _convolve(low, node, (source,), parts, taps, Plane(target, node.shape))
         return
     each = math.prod(adjoint.across)
     most = CACHE // (adjoint.points * each * (shape[2] + _widest(shape[3])))
-    images = -(-dy.shape[0] // low.target.thread_splits)
-    block = max(1, min(most, images))
-    tiling = replace(adjoint, piece=images * each, block=block * each)
-    _emit_conv(low, node, dy, kernel, shape, tiling, WinogradSpread)
+    count = -(-dy.shape[0] // low.target.thread_splits)
+    block = max(1, min(most, count))
+    tiling = replace(adjoint, piece=count * each, block=block * each)
+    source = Plane(images, dy.shape)
+    to = Plane(target, node.shape, (own[0][0], own[1][0]))
+    _emit_conv(low, node, (source,), parts, to, tiling, WinogradSpread)
+
+
+def chosen_for_phase(low: Lowering, node: Node, own: Sequence[Phase]) -> bool:
+    """Whether Winograd's method suits one phase of a transposed convolution."""
+    if not low.target.winograd or not possible(node):
+        return False
+    taps = max(phase.taps for phase in own)
+    if (taps, taps) not in TAPS:
+        return False
+    outputs = (node.shape[0], *(phase.count for phase in own), node.shape[3])
+    channels = node.inputs[0].shape[3]
+    plain = math.prod(outputs[:3]) * math.prod(phase.taps for phase in own) * channels
+    return _saves(_best(channels, outputs, taps), plain, channels)
+
+
+def lower_phase(
+    low: Lowering,
+    node: Node,
+    own: Sequence[Phase],
+    kernel: View,
+    shape: Shape,
+    out: View,
+) -> None:
+    """Emit one phase of a transposed convolution, by a kernel that is flipped."""
+    dy, steps = node.inputs[0], [phase.stride for phase in own]
+    before = -own[0].before, -own[1].before
+    source = Plane(_view(low, dy), dy.shape, before)
+    starts = [size - 1 - p.last for size, p in zip(shape, own, strict=False)]
+    own_shape = (*(phase.taps for phase in own), *shape[2:])
+    parts = (Taps(_every(kernel, 0, starts, steps), own_shape),)
+    size = (node.shape[0], *(phase.count for phase in own), node.shape[3])
+    target = Plane(_every(out, 1, [phase.offset for phase in own], steps), size)
+    taps = max(phase.taps for phase in own)
+    _convolve(low, node, (source,), parts, taps, target)
 
 
 def _widest(channels: int) -> int:
@@ -164,32 +274,36 @@ def _exchanged(low: Lowering, w: Value, flipped: bool) -> tuple[View, Shape]:
 def _emit_conv(
     low: Lowering,
     node: Node,
-    x: Value,
-    kernel: View,
-    shape: Shape,
+    planes: tuple[Plane, ...],
+    parts: tuple[Taps, ...],
+    target: Plane,
     tiling: Tiling,
     kind: type[WinogradConv],
 ) -> None:
-    images = _view(low, x)
-    points, span = tiling.points, tiling.span
-    weights = low.new((points * shape[2] * padded(shape[3]),), FLOAT, "u")
-    low.emit(WinogradWeights("winograd_weights", shape, span, kernel, weights))
-    wide = _widest(shape[3])
+    points, span, taps = tiling.points, tiling.span, tiling.taps
+    channels = sum(plane.shape[3] for plane in planes)
+    out = target.shape[3]
+    weights = low.new((points * channels * padded(out),), FLOAT, "u")
+    for part in parts:
+        name = "winograd_weights"
+        low.emit(WinogradWeights(name, taps, span, channels, part, weights))
     # Behind the block: room for outputs that are not there.
-    region = points * (tiling.stride(shape[2]) + tiling.stride(wide)) + 4 * LANES
+    wide = _widest(out)
+    region = points * (tiling.stride(channels) + tiling.stride(wide)) + 4 * LANES
     scratch = low.new((tiling.pieces, region), FLOAT, "scratch")
-    target = low.allocate(node)
-    name, zeros = f"winograd_{node.op.name}", _zeros(shape[2])
-    low.emit(kind(name, tiling, images, scratch, weights, zeros, target))
+    name, zeros = f"winograd_{node.op.name}", _zeros(planes[0].shape[3])
+    low.emit(kind(name, tiling, planes, scratch, weights, zeros, target))
 
 
 def lower_conv_kernel(low: Lowering, node: Node) -> None:
     """Emit the gradient of a convolution to its weights."""
     x, dy = node.inputs
-    images, grads = _view(low, x), _view(low, dy)
-    pairs, channels, wide = node.attrs["pairs"], x.shape[3], padded(dy.shape[3])
-    before = (pairs[0][0], pairs[1][0])
-    uncut = _best(x.shape, dy.shape, node.shape[0], before)
+    target = View.of(low.allocate(node))
+    planes, parts = _parts(low, x, node.attrs, target, node.shape)
+    grads = _view(low, dy)
+    channels, wide = len(planes) * x.shape[3], padded(dy.shape[3])
+    taps = max(_taps_of_phases(node.shape[:2], node.attrs["strides"]))
+    uncut = _best(channels, dy.shape, taps)
     points = uncut.points
     each = points * channels * wide
     most = MOST_SUMS if MOST_SUMS * each <= FEW_SUMS else FEWEST
@@ -202,16 +316,16 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     while pairs * groups * slices < FEWEST and dy.shape[3] % (4 * LANES * groups) == 0:
         groups *= 2
     own, each = padded(dy.shape[3] // groups), points // pairs
-    # Each block adds to the sums in memory: it should not be small.
-    most = max(CACHE // (each * (channels + own)), 2 * LANES)
+    # Each block loads and stores all sums: with so many tiles, it moves as much again.
+    even = channels * own // (channels + own)
+    most = max(CACHE // (each * (channels + own)), 2 * LANES, even)
     tiling = _cut(uncut, most, slices)
     pieces = tiling.pieces
     sums = low.new((pieces, points, channels, wide), FLOAT, "sums")
     region = each * (tiling.stride(channels) + tiling.stride(own))
     scratch = low.new((pieces * groups * pairs, region), FLOAT, "scratch")
-    zeros, name = _zeros(max(channels, dy.shape[3])), "winograd_grads"
-    views = (images, scratch, grads, zeros, sums)
+    zeros, name = _zeros(max(x.shape[3], dy.shape[3])), "winograd_grads"
+    views = (planes, scratch, grads, zeros, sums)
     low.emit(WinogradGrads(name, tiling, *views, groups, by_rows))
-    target = low.allocate(node)
-    name, span = "winograd_kernel", tiling.span
-    low.emit(WinogradKernel(name, node.shape, span, pieces, sums, target))
+    for part in parts:
+        low.emit(WinogradKernel("winograd_kernel", taps, tiling.span, sums, part))

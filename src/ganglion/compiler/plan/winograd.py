@@ -1,15 +1,19 @@
-"""Winograd's convolution: kernels of 3×3 and 5×5 taps with fewer multiplications.
+"""Winograd's convolution: kernels of 2×2 to 5×5 taps with fewer multiplications.
 
 A tile of 6×6 inputs gives 4×4 outputs of a 3×3 kernel by 36 multiplications a channel
 instead of 144, one of 8×8 gives 4×4 of a 5×5 kernel by 64 instead of 400: inputs and
 weights are transformed, multiplied point by point (so many small matrix products), and
 the products transformed back. Which size of tile suits best depends on the images.
+
+A convolution with strides is one without over several planes, one for each phase of the
+images, with a part of the kernel each: a 4×4 kernel with strides of 2 is 2×2 taps over
+four planes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -18,6 +22,8 @@ import numpy as np
 
 from ganglion.compiler.ir.table import OPS
 from ganglion.compiler.plan.kernels import (
+    CALL,
+    MULTIPLY_ADD,
     Buffer,
     Footprint,
     Kernel,
@@ -107,10 +113,9 @@ class Tiling:
     a block is what stays in its cache.
     """
 
-    inputs: Shape  # images, height, width, channels
-    outputs: Shape
+    channels: int  # of the inputs, in all planes
+    outputs: Shape  # images, height, width, channels
     taps: int
-    before: tuple[int, int]  # zeros above and to the left of an image
     span: int  # inputs of a tile along an axis
     block: int = 1  # tiles
     piece: int = 1  # tiles
@@ -133,7 +138,7 @@ class Tiling:
     @property
     def cost(self) -> float:
         """About how many multiplications everything costs."""
-        into, out = self.inputs[3], self.outputs[3]
+        into, out = self.channels, self.outputs[3]
         each = into * out + TRANSFORM[self.span] * (into + out)
         return self.tiles * self.points * each
 
@@ -175,34 +180,90 @@ class Tiling:
         return -(-self.block * channels // LANES) * LANES + LANES
 
 
+# ---- planes ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Images as tiles see them: those of a phase, with zeros around them."""
+
+    view: View  # images, rows, columns, channels
+    shape: Shape
+    before: tuple[int, int] = (0, 0)  # zeros above and to the left
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """Its rows and columns."""
+        return self.shape[1], self.shape[2]
+
+
+def _seen(memory: Memory, planes: Sequence[Plane], tiling: Tiling) -> np.ndarray:
+    """Return all that the outputs of a tiling need of planes, channels side by side."""
+    images, *extent = tiling.outputs[:3]
+    extent = [size + tiling.taps - 1 for size in extent]
+    seen = []
+    for plane in planes:
+        padded_plane = np.zeros((images, *extent, plane.shape[3]))
+        pixels = memory.see(plane.view, plane.shape)
+        rows, columns = (
+            (slice(max(lo, 0), lo + size), slice(max(-lo, 0), max(most - lo, 0)))
+            for lo, size, most in zip(plane.before, plane.extent, extent, strict=True)
+        )
+        padded_plane[:, rows[0], columns[0]] = pixels[:, rows[1], columns[1]]
+        seen.append(padded_plane)
+    return np.concatenate(seen, -1)
+
+
+_PLAIN: dict[str, Any] = {
+    "strides": (1, 1),
+    "pairs": ((0, 0), (0, 0)),
+    "dilation": (1, 1),
+    "groups": 1,
+}
+
+
 # ---- kernels -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Taps:
+    """The part of a kernel that a plane meets: as many taps as Winograd's, or fewer.
+
+    Its channels are those of all planes from `first` on.
+    """
+
+    view: View
+    shape: Shape  # rows, columns, channels in and out
+    first: int = 0
 
 
 @dataclass(frozen=True, eq=False)
 class WinogradWeights(Kernel):
-    """Transform weights (taps, taps, in, out) into [panel][point][in][out]."""
+    """Transform a plane's weights into [panel][point][in][out] of all planes."""
 
-    shape: Shape
+    taps: int
     span: int
-    source: View
+    channels: int  # of all planes
+    source: Taps
     target: Buffer
 
     @property
     def parallel(self) -> int:
-        return self.shape[2]
+        return self.source.shape[2]
 
     def reads(self) -> list[Buffer]:
-        return [self.source.buffer]
+        return [self.source.view.buffer]
 
     def writes(self) -> list[Buffer]:
         return [self.target]
 
     def run(self, memory: Memory) -> None:
-        weights = memory.see(self.source, self.shape).astype(np.float64)
-        transformed = _both(matrices(self.shape[0], self.span).weights, weights)
-        flat = memory.flat(self.target)
-        for piece, panel in _by_panel(flat, self.span, *self.shape[2:]):
-            piece[...] = transformed[..., panel]
+        source, flat = self.source, memory.flat(self.target)
+        weights = memory.see(source.view, source.shape).astype(np.float64)
+        transformed = _both(matrices(self.taps, self.span).weights, weights)
+        rows = slice(source.first, source.first + source.shape[2])
+        for piece, panel in _by_panel(flat, self.span, self.channels, source.shape[3]):
+            piece[:, :, rows] = transformed[..., panel]
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,11 +271,19 @@ class Tiled(Kernel):
     """A kernel that runs over tiles of images, with some scratch for each thread."""
 
     tiling: Tiling
-    images: View
+    sources: tuple[Plane, ...]
     scratch: Buffer
+
+    @property
+    def cost(self) -> float:
+        return CALL + MULTIPLY_ADD * self.tiling.cost
 
     def private(self) -> list[Buffer]:
         return [self.scratch]
+
+    def images(self) -> list[Buffer]:
+        """Return the buffers of the sources, each once."""
+        return list(dict.fromkeys(plane.view.buffer for plane in self.sources))
 
     def describe(self) -> str:
         return super().describe().replace(":", f" for {self.tiling}:", 1)
@@ -226,26 +295,26 @@ class WinogradConv(Tiled):
 
     weights: Buffer
     zeros: Buffer
-    target: Buffer
+    target: Plane
 
     @property
-    def source(self) -> Shape:
-        """The shape of the images."""
-        return self.tiling.inputs
+    def channels(self) -> tuple[int, int]:
+        """The channels of all sources, and of the target."""
+        return sum(plane.shape[3] for plane in self.sources), self.target.shape[3]
 
     @property
     def parallel(self) -> int:
         return self.tiling.pieces
 
     def reads(self) -> list[Buffer]:
-        return [self.images.buffer, self.weights, self.zeros]
+        return [*self.images(), self.weights, self.zeros]
 
     def writes(self) -> list[Buffer]:
-        return [self.target, self.scratch]
+        return [self.target.view.buffer, self.scratch]
 
     def footprint(self) -> Footprint | None:
-        target = View.of(self.target), self.target.shape
-        plain = Footprint.of(self.source[0], [(self.images, self.source), target])
+        planes = [(plane.view, plane.shape) for plane in (*self.sources, self.target)]
+        plain = Footprint.of(self.tiling.outputs[0], planes)
         own, images = plain.own | {self.scratch}, self.tiling.images_of_piece
         if self.tiling.aligned:
             return Footprint(self.parallel, own)
@@ -253,35 +322,36 @@ class WinogradConv(Tiled):
 
     def run(self, memory: Memory) -> None:
         """Take the transformed weights back, and convolve."""
-        span, source, target = self.tiling.span, self.source, self.target.shape
-        flat = memory.flat(self.weights)
-        transformed = np.zeros((span, span, source[3], target[3]))
-        for piece, panel in _by_panel(flat, span, source[3], target[3]):
+        span, flat = self.tiling.span, memory.flat(self.weights)
+        transformed = np.zeros((span, span, *self.channels))
+        for piece, panel in _by_panel(flat, span, *self.channels):
             transformed[..., panel] = piece
         weights = _both(np.linalg.pinv(self.tiling.matrices.weights), transformed)
-        images = memory.see(self.images, source).astype(np.float64)
-        memory.array(self.target)[...] = self._convolved(images, weights)
+        target = memory.see(self.target.view, self.target.shape)
+        target[...] = self._convolved(memory, weights)
 
-    def _convolved(self, images: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        return OPS["conv"].meaning(images, weights, **_window(self.tiling))
+    def _convolved(self, memory: Memory, weights: np.ndarray) -> np.ndarray:
+        images = _seen(memory, self.sources, self.tiling)
+        return OPS["conv"].meaning(images, weights, **_PLAIN)
 
 
 @dataclass(frozen=True, eq=False)
 class WinogradSpread(WinogradConv):
     """The adjoint: add each output's gradient to all inputs it came from.
 
-    The tiling is that of the convolution, so `images` are of its outputs and the target
-    is of its inputs. Blocks are whole images: their tiles overlap.
+    The tiling is that of the convolution, so the source is of its outputs and the
+    target is of its inputs. Blocks are whole images: their tiles overlap.
     """
 
-    @property
-    def source(self) -> Shape:
-        return self.tiling.outputs
-
-    def _convolved(self, images: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        attrs = _window(self.tiling) | {"spatial": self.tiling.inputs[1:3]}
-        weights = weights.transpose(0, 1, 3, 2)
-        return OPS["conv_transpose"].meaning(images, weights, **attrs)
+    def _convolved(self, memory: Memory, weights: np.ndarray) -> np.ndarray:
+        (source,), target, taps = self.sources, self.target, self.tiling.taps
+        grads = memory.see(source.view, source.shape).astype(np.float64)
+        sizes = zip(target.before, source.extent, target.extent, strict=True)
+        pairs = tuple((lo, n + taps - 1 - size - lo) for lo, n, size in sizes)
+        attrs = _PLAIN | {"pairs": pairs, "spatial": target.extent}
+        return OPS["conv_transpose"].meaning(
+            grads, weights.transpose(0, 1, 3, 2), **attrs
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -309,7 +379,7 @@ class WinogradGrads(Tiled):
         return self.tiling.pieces * self.groups * self.pairs
 
     def reads(self) -> list[Buffer]:
-        return [self.images.buffer, self.grads.buffer, self.zeros]
+        return [*self.images(), self.grads.buffer, self.zeros]
 
     def writes(self) -> list[Buffer]:
         return [self.sums, self.scratch]
@@ -317,9 +387,9 @@ class WinogradGrads(Tiled):
     def run(self, memory: Memory) -> None:
         """Sum up what the last transform takes to the right gradient."""
         tiling = self.tiling
-        images = memory.see(self.images, tiling.inputs).astype(np.float64)
+        images = _seen(memory, self.sources, tiling)
         grads = memory.see(self.grads, tiling.outputs).astype(np.float64)
-        attrs = _window(tiling) | {"kernel": (tiling.taps, tiling.taps)}
+        attrs = _PLAIN | {"kernel": (tiling.taps, tiling.taps)}
         exact = OPS["conv_kernel"].meaning(images, grads, **attrs)
         lifted = _both(np.linalg.pinv(tiling.matrices.weights).T, exact)
         sums = memory.array(self.sums)
@@ -330,33 +400,37 @@ class WinogradGrads(Tiled):
 
 @dataclass(frozen=True, eq=False)
 class WinogradKernel(Kernel):
-    """Add up the slices, in order, and transform them into gradients of weights."""
+    """Add up the slices, in order, and transform a plane's into gradients."""
 
-    shape: Shape
+    taps: int
     span: int
-    slices: int
     sums: Buffer
-    target: Buffer
+    target: Taps
 
     @property
     def parallel(self) -> int:
-        return self.shape[2]
+        return self.target.shape[2]
 
     def reads(self) -> list[Buffer]:
         return [self.sums]
 
     def writes(self) -> list[Buffer]:
-        return [self.target]
+        return [self.target.view.buffer]
 
     def run(self, memory: Memory) -> None:
+        target, span = self.target, self.span
+        rows, columns, channels, out = target.shape
         sums = memory.array(self.sums).astype(np.float64).sum(0)
-        sums = sums.reshape(self.span, self.span, *sums.shape[1:])[..., : self.shape[3]]
-        back = matrices(self.shape[0], self.span).weights.T
-        memory.see(View.of(self.target), self.shape)[...] = _both(back, sums)
+        sums = sums[:, target.first : target.first + channels, :out]
+        back = matrices(self.taps, span).weights.T
+        whole = _both(back, sums.reshape(span, span, channels, out))
+        memory.see(target.view, target.shape)[...] = whole[:rows, :columns]
 
 
 def _both(matrix: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    return np.einsum("ia,jb,abcd->ijcd", matrix, matrix, weights)
+    """Transform along both axes; a matrix has a column for every tap that is there."""
+    rows, columns = (matrix[:, :size] for size in weights.shape[:2])
+    return np.einsum("ia,jb,abcd->ijcd", rows, columns, weights)
 
 
 def _by_panel(
@@ -369,13 +443,3 @@ def _by_panel(
         piece = flat[at : at + span * span * rows * wide]
         piece = piece.reshape(span, span, rows, wide)
         yield piece[..., : channels - start], slice(start, min(start + wide, channels))
-
-
-def _window(tiling: Tiling) -> dict[str, Any]:
-    pairs = tuple(
-        (lo, n + tiling.taps - 1 - size - lo)
-        for lo, n, size in zip(
-            tiling.before, tiling.outputs[1:3], tiling.inputs[1:3], strict=True
-        )
-    )
-    return {"strides": (1, 1), "pairs": pairs, "dilation": (1, 1), "groups": 1}

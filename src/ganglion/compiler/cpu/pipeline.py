@@ -86,6 +86,7 @@ def _lower(program: Program) -> Plan:
         winograd=not config.precise(),
         scratch_for=scratch_for,
         pixels_side_by_side=True,
+        few_channels_by_taps=True,
         strides_by_phase=True,
         depthwise_sums=True,
         pools_by_window=True,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from ganglion.compiler.plan.kernels import (
 from ganglion.compiler.plan.lowering import (
     Lowering,
     contiguous,
+    fill_border,
     padded_images,
     thread_split,
 )
@@ -38,9 +40,80 @@ def lower_conv(low: Lowering, node: Node) -> None:
     if lower_winograd.chosen(low, node, w.shape[:-2], x.shape, node.shape):
         lower_winograd.lower_conv(low, node, kernel)
         return
+    if low.target.few_channels_by_taps and _has_few_channels(w.shape, attrs):
+        _conv_by_taps(low, node, kernel)
+        return
     images = padded_images(low, x, attrs["pairs"], (0,) * (x.ndim - 2))
     target = low.allocate(node)
     _emit_conv(low, "conv", images, kernel, w.shape, target, node.shape, attrs)
+
+
+FEW_CHANNELS = 4  # out of a convolution: fewer than half a vector
+MANY_CHANNELS = 16  # into it, for a product to be worth while
+FEWEST_COLUMNS = 9  # of taps and channels
+
+
+def _has_few_channels(kernel: Shape, attrs: Mapping[str, Any]) -> bool:
+    """Return whether a convolution leaves vectors of channels mostly empty."""
+    *taps, into, out = kernel
+    return (
+        attrs["groups"] == max(attrs["strides"]) == 1
+        and out <= FEW_CHANNELS
+        and into >= MANY_CHANNELS
+        and math.prod(taps) * out >= FEWEST_COLUMNS
+        and _within_reach(taps, attrs)
+    )
+
+
+def _within_reach(taps: Sequence[int], attrs: Mapping[str, Any]) -> bool:
+    """Return whether every window has a pixel: no padding is wider than the kernel."""
+    reach = [(k - 1) * d for k, d in zip(taps, attrs["dilation"], strict=True)]
+    return all(max(pair) <= n for pair, n in zip(attrs["pairs"], reach, strict=True))
+
+
+def _conv_by_taps(low: Lowering, node: Node, kernel: View) -> None:
+    """Multiply every pixel by all taps at once, then add up what belongs together."""
+    x, w = node.inputs
+    *taps, channels, out = w.shape
+    pairs, dilation = node.attrs["pairs"], node.attrs["dilation"]
+    images = padded_images(low, x, ((0, 0),) * len(taps), (0,) * len(taps))
+    columns = math.prod(w.shape) // channels
+    by_channel = (len(taps), *range(len(taps)), len(taps) + 1)
+    weights = contiguous(low, kernel, w.shape, by_channel).buffer
+    padded = tuple(
+        n + lo + hi for n, (lo, hi) in zip(x.shape[1:-1], pairs, strict=True)
+    )
+    products = View.of(low.new((x.shape[0], *padded, columns), node.dtype))
+    around = ((0, 0), *pairs, (0, 0))
+    fill_border(low, products, (*x.shape[:-1], columns), around)
+    inside = sum(
+        lo * stride for (lo, _), stride in zip(around, products.strides, strict=True)
+    )
+    batch, *rows = (
+        Axis(size, left, 0, to)
+        for size, left, to in zip(
+            x.shape[:-1], images.strides, products.strides, strict=False
+        )
+    )
+    low.emit(
+        Contract(
+            "conv",
+            (batch,),
+            tuple(rows),
+            (Axis(columns, 0, 1, 1),),
+            (Axis(channels, images.strides[-1], columns),),
+            images,
+            View.of(weights),
+            replace(products, offset=inside),
+        )
+    )
+    steps = row_major((*taps, out))
+    shifts = tuple(
+        products.strides[i + 1] * dilation[i] + steps[i] for i in range(len(taps))
+    )
+    load = Load(node.dtype, View(products.buffer, (*products.strides[:-1], 1, *shifts)))
+    target = View.of(low.allocate(node))
+    low.emit(Loop.of("sum", (*node.shape, *taps), load, target, len(taps), "sum"))
 
 
 def _emit_conv(
@@ -232,12 +305,17 @@ def _transposed_kernel(low: Lowering, w: Value, groups: int) -> tuple[View, Shap
     per_in, per_out = w.shape[-2], w.shape[-1] // groups
     # (taps..., out within group, group, in): contiguous in the new outputs.
     sizes = (*w.shape[:-2], per_out, groups, per_in)
-    flipped = tuple(-s for s in view.strides[:taps])
-    offset = sum((n - 1) * s for n, s in zip(w.shape[:-2], view.strides, strict=False))
-    strides = (*flipped, 1, per_out, view.strides[-2])
-    target = low.new(sizes, w.dtype)
-    load = Load(w.dtype, View(view.buffer, strides, offset))
-    low.emit(Loop.of("pack", sizes, load, View.of(target)))
+
+    def packed() -> Buffer:
+        flipped = tuple(-s for s in view.strides[:taps])
+        last = ((n - 1) * s for n, s in zip(w.shape[:-2], view.strides, strict=False))
+        strides = (*flipped, 1, per_out, view.strides[-2])
+        target = low.new(sizes, w.dtype)
+        load = Load(w.dtype, View(view.buffer, strides, sum(last)))
+        low.emit(Loop.of("pack", sizes, load, View.of(target)))
+        return target
+
+    target = low.once(("transposed kernel", view, groups), packed)
     shape = (*w.shape[:-2], per_out, groups * per_in)
     return View(target, row_major(shape)), shape
 
@@ -286,6 +364,9 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     if lower_winograd.chosen(low, node, node.shape[:-2], x.shape, dy.shape):
         lower_winograd.lower_conv_kernel(low, node)
         return
+    if low.target.few_channels_by_taps and _has_few_channels(node.shape, attrs):
+        _conv_kernel_by_taps(low, node)
+        return
     images = padded_images(low, x, attrs["pairs"], (0,) * (x.ndim - 2))
     grads = low.view(dy)
     if grads.strides[-1] != 1:
@@ -332,6 +413,49 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     total = Load(node.dtype, View(partial, (*strides[1:], strides[0])))
     view = View(target, out)
     low.emit(Loop.of("sum", (*node.shape, parts), total, view, 1, "sum"))
+
+
+def _conv_kernel_by_taps(low: Lowering, node: Node) -> None:
+    """Multiply the gradients that taps meet by images, whose channels are columns."""
+    x, dy = node.inputs
+    *taps, channels, out = node.shape
+    dilation, spatial = node.attrs["dilation"], range(len(node.shape) - 2)
+    reach = [(taps[i] - 1) * dilation[i] for i in spatial]
+    pairs = tuple(
+        (reach[i] - lo, reach[i] - hi) for i, (lo, hi) in enumerate(node.attrs["pairs"])
+    )
+    grads = padded_images(low, dy, pairs, (0,) * len(taps))
+    images = padded_images(low, x, ((0, 0),) * len(taps), (0,) * len(taps))
+    parts = thread_split(x.shape[0], low.target.thread_splits)
+    each = x.shape[0] // parts
+    partial = low.new((parts, *taps, out, channels), node.dtype)
+    size, *to = row_major(partial.shape)
+    batch = Axis(parts, grads.strides[0] * each, images.strides[0] * each, size)
+    rows = (
+        *(
+            Axis(taps[i], -grads.strides[i + 1] * dilation[i], 0, to[i])
+            for i in spatial
+        ),
+        Axis(out, grads.strides[-1], 0, to[-2]),
+    )
+    inner = (
+        Axis(each, grads.strides[0], images.strides[0]),
+        *(
+            Axis(x.shape[i + 1], grads.strides[i + 1], images.strides[i + 1])
+            for i in spatial
+        ),
+    )
+    last = sum(reach[i] * grads.strides[i + 1] for i in spatial)
+    left = replace(grads, offset=grads.offset + last)
+    columns = (Axis(channels, 0, images.strides[-1], to[-1]),)
+    sums = View.of(partial)
+    low.emit(
+        Contract("conv_kernel", (batch,), rows, columns, inner, left, images, sums)
+    )
+    strides = (*to[:-2], to[-1], to[-2], size)
+    total = Load(node.dtype, View(partial, strides))
+    target = View.of(low.allocate(node))
+    low.emit(Loop.of("sum", (*node.shape, parts), total, target, 1, "sum"))
 
 
 MOST_TAPS = 12  # that are added up together: as many vectors of sums stay in registers

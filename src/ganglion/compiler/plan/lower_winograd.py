@@ -266,9 +266,13 @@ def _exchanged(low: Lowering, w: Value, flipped: bool) -> tuple[View, Shape]:
     if flipped:
         last = (w.shape[0] - 1) * rows + (w.shape[1] - 1) * columns
         load = View(view.buffer, (-rows, -columns, 1, inside), last)
-    target = View.of(low.new(shape, w.dtype))
-    low.emit(Loop.of("pack", shape, Load(w.dtype, load), target))
-    return target, shape
+
+    def packed() -> Buffer:
+        target = low.new(shape, w.dtype)
+        low.emit(Loop.of("pack", shape, Load(w.dtype, load), View.of(target)))
+        return target
+
+    return View.of(low.once(("exchanged kernel", load), packed)), shape
 
 
 def _emit_conv(
@@ -283,10 +287,15 @@ def _emit_conv(
     points, span, taps = tiling.points, tiling.span, tiling.taps
     channels = sum(plane.shape[3] for plane in planes)
     out = target.shape[3]
-    weights = low.new((points * channels * padded(out),), FLOAT, "u")
-    for part in parts:
-        name = "winograd_weights"
-        low.emit(WinogradWeights(name, taps, span, channels, part, weights))
+
+    def transformed() -> Buffer:
+        weights = low.new((points * channels * padded(out),), FLOAT, "u")
+        for part in parts:
+            name = "winograd_weights"
+            low.emit(WinogradWeights(name, taps, span, channels, part, weights))
+        return weights
+
+    weights = low.once(("winograd weights", parts, taps, span), transformed)
     # Behind the block: room for outputs that are not there.
     wide = _widest(out)
     region = points * (tiling.stride(channels) + tiling.stride(wide)) + 4 * LANES

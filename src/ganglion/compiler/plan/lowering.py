@@ -8,7 +8,7 @@ pointwise ops are inlined into the kernel that stores their result.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -71,6 +71,8 @@ class Preferences:
     scratch_for: Callable[[Contract], Shape | None] = never_packed
     # Images whose convolution has one channel are stored with pixels side by side.
     pixels_side_by_side: bool = False
+    # Of a convolution with few channels out of many, taps are the columns of a product.
+    few_channels_by_taps: bool = False
     # A transposed convolution with strides is one convolution for each phase.
     strides_by_phase: bool = False
     # A depthwise kernel's gradient is sums of several taps; else a product a channel.
@@ -113,6 +115,7 @@ class Lowering:
         self.buffers: dict[Value, Buffer] = {}
         # Where values go that have a place of their own, and what fields of loops are.
         self.destinations: dict[Value, Buffer] = {}
+        self._made: dict[Hashable, Buffer] = {}
         self.fields: dict[Value, Value] = {}
         self.count = 0
         for value in graph.inputs:
@@ -169,6 +172,12 @@ class Lowering:
         buffer = self.destinations.get(value) or self.new(value.shape, value.dtype)
         self.buffers[value] = buffer
         return buffer
+
+    def once(self, key: Hashable, make: Callable[[], Buffer]) -> Buffer:
+        """Return what was made under a key before, or make it: one copy serves all."""
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
 
     def emit(self, kernel: Kernel) -> None:
         """Append a kernel to the plan, unless it has nothing to store."""
@@ -479,6 +488,23 @@ def copy_into(
     offset = sum(lo * s for (lo, _), s in zip(pairs, target.strides, strict=True))
     view = View(target.buffer, strides, target.offset + offset)
     low.emit(Loop.of("copy", x.shape, low.at(x, identity(x.shape)), view))
+
+
+def fill_border(low: Lowering, target: View, shape: Shape, pairs: Pairs) -> None:
+    """Fill what lies outside of an array, which is `pairs` larger, with zeros."""
+    dtype = target.buffer.dtype
+    inside = [(lo, n) for n, (lo, _) in zip(shape, pairs, strict=True)]
+    whole = [(0, lo + n + hi) for n, (lo, hi) in zip(shape, pairs, strict=True)]
+    for axis, (lo, hi) in enumerate(pairs):
+        for start, size in ((0, lo), (lo + shape[axis], hi)):
+            strip = [*inside[:axis], (start, size), *whole[axis + 1 :]]
+            sizes = tuple(size for _, size in strip)
+            offset = sum(
+                n * stride for (n, _), stride in zip(strip, target.strides, strict=True)
+            )
+            if 0 not in sizes:
+                view = replace(target, offset=target.offset + offset)
+                low.emit(Loop.of("fill", sizes, Literal(dtype, 0.0), view))
 
 
 def padded_images(low: Lowering, x: Value, pairs: Pairs, interior: Shape) -> View:

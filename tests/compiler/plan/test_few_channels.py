@@ -1,0 +1,70 @@
+"""Convolutions with few channels out of many: products over taps."""
+
+import numpy as np
+import pytest
+from cpu_checks import compiled
+from step_programs import program_of
+
+from ganglion.compiler.cpu.pipeline import build
+from ganglion.compiler.ir.table import OPS
+from ganglion.compiler.plan.interpreter import PlanInterpreter
+from ganglion.compiler.plan.kernels import Contract
+
+pytest.importorskip("llvmlite")
+
+# Images with their channels, taps, channels out, padding, dilation.
+CASES = [
+    ((6, 9, 8, 32), (7, 7), 1, ((3, 3), (3, 3)), (1, 1)),
+    ((4, 7, 10, 17), (3, 3), 3, ((0, 2), (1, 0)), (1, 1)),
+    ((3, 9, 9, 16), (3, 5), 4, ((1, 1), (4, 4)), (2, 1)),
+    ((5, 23, 24), (9,), 1, ((4, 4),), (1,)),
+    ((2, 5, 6, 4, 16), (3, 2, 3), 2, ((1, 1), (0, 1), (2, 0)), (1, 1, 1)),
+]
+
+
+def pass_of(name, case):
+    """Return the arrays of a pass and its attributes."""
+    images, taps, out, pairs, dilation = case
+    rng = np.random.default_rng(0)
+    sizes = zip(images[1:-1], taps, pairs, dilation, strict=True)
+    spatial = [n + lo + hi - (k - 1) * d for n, k, (lo, hi), d in sizes]
+    x = rng.standard_normal(images)
+    w = rng.standard_normal((*taps, images[-1], out))
+    dy = rng.standard_normal((images[0], *spatial, out))
+    strides = (1,) * len(taps)
+    attrs = {"strides": strides, "pairs": pairs, "dilation": dilation, "groups": 1}
+    arrays = (x, w) if name == "conv" else (x, dy)
+    more = {} if name == "conv" else {"kernel": taps}
+    return [array.astype("float32") for array in arrays], attrs | more
+
+
+@pytest.mark.parametrize("name", ["conv", "conv_kernel"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_taps_are_columns_or_rows_of_a_product(name, case):
+    arrays, attrs = pass_of(name, case)
+    program, data = (
+        program_of(OPS[name], arrays, attrs),
+        {f"x{i}": array for i, array in enumerate(arrays)},
+    )
+    plan = build(program)
+    (product,) = (kernel for kernel in plan.kernels if isinstance(kernel, Contract))
+    axes = product.columns if name == "conv" else product.rows
+    assert np.prod([axis.size for axis in axes]) == np.prod(case[1]) * case[2]
+    exact = OPS[name].meaning(*(array.astype("float64") for array in arrays), **attrs)
+    scale = np.abs(exact).max()
+    meant = PlanInterpreter(plan).run(data, {}, 1)["y"][0]
+    np.testing.assert_allclose(meant, exact, atol=1e-5 * scale)
+    results = [compiled(program, n).run(data, {}, 2)["y"] for n in (1, 2, 3)]
+    np.testing.assert_allclose(results[0][1], exact, atol=1e-5 * scale)
+    for result in results:
+        np.testing.assert_array_equal(result, results[0][:1].repeat(2, 0))
+
+
+def test_padding_wider_than_the_kernel_is_left_to_the_plain_way():
+    case = ((4, 7, 8, 32), (3, 3), 1, ((4, 3), (1, 1)), (1, 1))
+    arrays, attrs = pass_of("conv_kernel", case)
+    program = program_of(OPS["conv_kernel"], arrays, attrs)
+    exact = OPS["conv_kernel"].meaning(*(a.astype("f8") for a in arrays), **attrs)
+    data = {f"x{i}": array for i, array in enumerate(arrays)}
+    result = compiled(program, 2).run(data, {}, 1)["y"][0]
+    np.testing.assert_allclose(result, exact, atol=1e-5 * np.abs(exact).max())

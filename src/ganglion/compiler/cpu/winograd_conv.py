@@ -181,10 +181,12 @@ class Grads(Blocks):
     def __init__(self, kernel: WinogradGrads) -> None:
         super().__init__(kernel.tiling)
         self.kernel = kernel
-        self.channels, out = kernel.tiling.channels, kernel.tiling.outputs[3]
+        out = kernel.tiling.outputs[3]
+        self.channels = kernel.tiling.channels // kernel.plane_groups
         self.wide, self.live = padded(out), out // kernel.groups
         self.group = padded(self.live)
         self.pair = "0"  # of rows of points that a piece has
+        self.planes = "0"  # which of the groups of planes a piece has
 
     def emit(self) -> Emitted:
         """Emit the sums; a piece is a slice of tiles and a group of channels."""
@@ -193,10 +195,12 @@ class Grads(Blocks):
         v = self.emitter.base(kernel.scratch)
         z = self.at(v, tiling.points // kernel.pairs * stride)
         regions = (v, stride), (z, group_stride)
-        each = tiling.points * self.channels * self.wide
+        each = tiling.points * tiling.channels * self.wide
 
         def piece(part: str) -> None:
-            group, self.pair = "0", "0"
+            group, self.pair, self.planes = "0", "0", "0"
+            if kernel.plane_groups > 1:
+                part, self.planes = text.divided(part, kernel.plane_groups)
             if kernel.groups > 1:
                 part, group = text.divided(part, kernel.groups)
             if kernel.pairs > 1:
@@ -204,16 +208,31 @@ class Grads(Blocks):
             channel = text.times(group, self.group)
             sums = self.at(self.emitter.base(kernel.sums), text.times(part, each))
             sums = self.at(sums, channel)
+            sums = self.at(sums, text.times(self.planes, self.channels * self.wide))
 
             def block(first: str, start: str, count: str) -> None:
-                transforms = partial(self._transforms, start, count, channel)
-                self._for_rows(partial(transforms, *regions))
+                transforms = partial(self._transforms, start, count, channel, *regions)
+                self._for_planes(
+                    lambda planes: self._for_rows(partial(transforms, planes))
+                )
                 starts = text.let(f"icmp eq i64 {start}, {first}")
                 self._sums(*regions, sums, starts, count)
 
             self.blocks_of(part, block)
 
         return self.emitter.pieces(kernel.parallel, piece)
+
+    def _for_planes(self, body: Callable[[Sequence[Plane]], None]) -> None:
+        """Run a body for the planes that a piece has."""
+        sources, groups = self.kernel.sources, self.kernel.plane_groups
+        if groups == 1:
+            body(sources)
+            return
+        each = len(sources) // groups
+        for group in range(groups):
+            matches = self.text.let(f"icmp eq i64 {self.planes}, {group}")
+            own = sources[group * each : (group + 1) * each]
+            self.text.when(matches, partial(body, own))
 
     def _for_rows(self, body: Callable[[Sequence[int] | None], None]) -> None:
         """Run a body for the rows of points that a piece has."""
@@ -243,14 +262,15 @@ class Grads(Blocks):
         channel: str,
         v: Region,
         z: Region,
+        planes: Sequence[Plane],
         only: Sequence[int] | None,
     ) -> None:
         """Transform images and gradients of a block."""
         kernel, tiling = self.kernel, self.tiling
         none = self.emitter.base(kernel.zeros)
-        images = [Window(plane, tiling.span, none) for plane in kernel.sources]
+        images = [Window(plane, tiling.span, none) for plane in planes]
         grads = Window(Plane(kernel.grads, tiling.outputs), tiling.step, none, channel)
-        firsts = accumulate((plane.shape[3] for plane in kernel.sources), initial=0)
+        firsts = accumulate((plane.shape[3] for plane in planes), initial=0)
         passes = [
             *(
                 (window, self.inputs, window.plane.shape[3], self.channels, first, v)
@@ -280,7 +300,7 @@ class Grads(Blocks):
             there = text.add(text.times(self._row(at[0]), tiling.span), at[1])
             left = self.at(v[0], text.times(here, v[1]))
             right = self.at(z[0], text.times(here, z[1]))
-            target = self.at(sums, text.times(there, channels * wide))
+            target = self.at(sums, text.times(there, tiling.channels * wide))
 
             def tile(row: str, size: int, first: str, widths: tuple[int, ...]) -> None:
                 here = self.at(self.at(target, text.times(row, wide)), first)

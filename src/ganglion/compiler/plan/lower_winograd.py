@@ -318,23 +318,30 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     most = MOST_SUMS if MOST_SUMS * each <= FEW_SUMS else FEWEST
     fit = max(1, min(most, SUMS // each))
     slices = 1 << (fit.bit_length() - 1)
-    # Few slices are cut by their points, which costs nothing, then by output channels:
-    # each piece transforms all images.
-    by_rows, groups = slices < FEWEST, 1
+    # Few slices are cut by their points, which costs nothing, then by planes, which
+    # transforms all gradients again, or by output channels, which does so with images.
+    by_rows, plane_groups, groups = slices < FEWEST, 1, 1
     pairs = uncut.span // 2 if by_rows else 1
-    while pairs * groups * slices < FEWEST and dy.shape[3] % (4 * LANES * groups) == 0:
-        groups *= 2
-    own, each = padded(dy.shape[3] // groups), points // pairs
+    while pairs * plane_groups * groups * slices < FEWEST:
+        if len(planes) % (2 * plane_groups) == 0:
+            plane_groups *= 2
+        elif dy.shape[3] % (4 * LANES * groups) == 0:
+            groups *= 2
+        else:
+            break
+    own = channels // plane_groups, padded(dy.shape[3] // groups)
+    each = points // pairs
     # Each block loads and stores all sums: with so many tiles, it moves as much again.
-    even = channels * own // (channels + own)
-    most = max(CACHE // (each * (channels + own)), 2 * LANES, even)
+    even = math.prod(own) // sum(own)
+    most = max(CACHE // (each * sum(own)), 2 * LANES, even)
     tiling = _cut(uncut, most, slices)
     pieces = tiling.pieces
     sums = low.new((pieces, points, channels, wide), FLOAT, "sums")
-    region = each * (tiling.stride(channels) + tiling.stride(own))
-    scratch = low.new((pieces * groups * pairs, region), FLOAT, "scratch")
+    region = each * sum(map(tiling.stride, own))
+    parallel = pieces * plane_groups * groups * pairs
+    scratch = low.new((parallel, region), FLOAT, "scratch")
     zeros, name = _zeros(max(x.shape[3], dy.shape[3])), "winograd_grads"
     views = (planes, scratch, grads, zeros, sums)
-    low.emit(WinogradGrads(name, tiling, *views, groups, by_rows))
+    low.emit(WinogradGrads(name, tiling, *views, plane_groups, groups, by_rows))
     for part in parts:
         low.emit(WinogradKernel("winograd_kernel", taps, tiling.span, sums, part))

@@ -358,14 +358,15 @@ class WinogradSpread(WinogradConv):
 class WinogradGrads(Tiled):
     """Sum the transformed gradient of the weights: [slice][point][in][out].
 
-    A piece is a slice of the tiles, one of `groups` of output channels and, `by_rows`,
-    two rows of points: the first and the last, or neighbours whose transforms share
-    what they compute.
+    A piece is a slice of the tiles, one of some groups of planes, one of `groups` of
+    output channels and, `by_rows`, two rows of points: the first and the last, or
+    neighbours whose transforms share what they compute.
     """
 
     grads: View
     zeros: Buffer
     sums: Buffer
+    plane_groups: int
     groups: int
     by_rows: bool = False
 
@@ -376,7 +377,7 @@ class WinogradGrads(Tiled):
 
     @property
     def parallel(self) -> int:
-        return self.tiling.pieces * self.groups * self.pairs
+        return self.tiling.pieces * self.plane_groups * self.groups * self.pairs
 
     def reads(self) -> list[Buffer]:
         return [*self.images(), self.grads.buffer, self.zeros]

@@ -80,6 +80,26 @@ def test_plain_things_travel_through_json(thing):
             ValueError,
             "containing a 'config' key",
         ),
+        (
+            {"class_name": "Sequential", "config": {"layers": []}},
+            ValueError,
+            "containing the 'name' and 'layers' keys",
+        ),
+        (
+            {"class_name": "Dense", "config": {"units": 1}, "registered_name": "a>B"},
+            ValueError,
+            "resolved to a Keras built-in",
+        ),
+        (
+            {"class_name": "function", "config": "relu", "registered_name": "a>relu"},
+            ValueError,
+            "resolved to a Keras built-in",
+        ),
+        (
+            {"class_name": "__lambda__", "config": {}},
+            ValueError,
+            "arbitrary code execution",
+        ),
     ],
 )
 def test_configurations_that_make_no_sense(config, error, match):

@@ -350,10 +350,11 @@ def _rebuild(entry: dict[str, Any]) -> Any:
         return Ellipsis
     if kind == "__lambda__":
         raise ValueError(
-            "This file holds a Python lambda as byte code. Ganglion never executes "
-            "code from a file: build the model by its script and read the weights with "
-            "`load_weights`; or define the function by name, pass it in "
-            "`custom_objects`, and save the model again."
+            "This file holds a Python lambda as byte code, and to load it would mean "
+            "arbitrary code execution. Ganglion never executes code from a file: build "
+            "the model by its script and read the weights with `load_weights`; or "
+            "define the function by name, pass it in `custom_objects`, and save the "
+            "model again."
         )
     if kind == "__keras_tensor__" or "config" not in entry:
         return entry
@@ -413,6 +414,12 @@ def find_class(entry: dict[str, Any]) -> Any:
         if kind == "function" and inspect.isclass(definition):
             continue
         if known == name and (not module or _is_same_module(where, module)):
+            if registered and registered not in (name, kind):
+                raise ValueError(
+                    f"`registered_name={registered!r}` is not known, and {name!r} "
+                    "resolved to a Keras built-in, which has none: pass the object in "
+                    "`custom_objects`, or remove the `registered_name`."
+                )
             return definition
     every = [known for _, known in list(_builtin)]
     raise ValueError(

@@ -223,6 +223,11 @@ def model_from_config(cls: type, config: dict[str, Any], custom_objects: Any) ->
     if not isinstance(config, dict):
         raise TypeError(f"a configuration is a dictionary, not {config!r:.80}")
     if issubclass(cls, Sequential) and "layers" in config:
+        if "name" not in config:
+            raise ValueError(
+                "A Sequential model configuration must be a dictionary containing the "
+                f"'name' and 'layers' keys, got {', '.join(map(repr, config))}."
+            )
         return _sequential_from(cls, config)
     if {"layers", "input_layers", "output_layers"} <= config.keys():
         return _GraphReader(config).model(cls)

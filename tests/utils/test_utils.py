@@ -197,8 +197,14 @@ def test_a_data_set_must_say_its_length():
     class Neither(utils.PyDataset):
         pass
 
+    class Silent(utils.PyDataset):
+        def __getitem__(self, index):
+            return index
+
     endless = iter(Endless(workers=2))
     assert [next(endless) for _ in range(3)] == [0, 1, 2]
+    silent = iter(Silent())  # to `fit` it must say so, to a loop of one's own not
+    assert [next(silent) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(NotImplementedError, match="Neither needs a `__len__`"):
         _ = Neither().num_batches
     with pytest.raises(NotImplementedError, match="`__getitem__`"):

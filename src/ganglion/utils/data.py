@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import abc
 from typing import Any
 
@@ -162,10 +163,12 @@ class PyDataset:
         )
 
     def __iter__(self) -> abc.Iterator[Any]:
-        index = 0
-        while self.num_batches is None or index < self.num_batches:
+        try:
+            count = self.num_batches
+        except NotImplementedError:  # whoever iterates ends it
+            count = None
+        for index in itertools.count() if count is None else range(count):
             yield self[index]
-            index += 1
 
     @property
     def num_batches(self) -> int | None:

@@ -78,7 +78,8 @@ class Progbar:
         target: Number of steps expected, None if unknown.
         width: Number of characters of the bar.
         verbose: 0 silent, 1 a bar, 2 one line at the end.
-        interval: Least time between two drawings, in seconds.
+        interval: Least time between two drawings, in seconds. Where there is no
+            terminal, only the last update is printed; with 0, every one.
         stateful_metrics: Names whose values are running averages already, shown as
             they come; all others are averaged here.
         stateless_metrics: The other way round: the names to average here.
@@ -178,7 +179,9 @@ class Progbar:
         return (now - self._start) / current
 
     def _draw(self, current: int, now: float, step_time: float, last: bool) -> None:
-        if not last and (not self._animated or now - self._last_drawn < self.interval):
+        # Where nothing can be drawn over, only who asks for every update gets it.
+        is_due = now - self._last_drawn >= self.interval
+        if not last and not (is_due and (self._animated or self.interval == 0)):
             return
         self._last_drawn = now
         if last or not self.target:

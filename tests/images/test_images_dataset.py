@@ -124,7 +124,7 @@ def test_unreadable_files_are_left_out_with_a_warning(photos):
         ({"labels": "guess"}, "`labels` argument"),
         ({"label_mode": "floats"}, "label_mode"),
         ({"label_mode": "binary"}, "exactly 2 classes"),
-        ({"color_mode": "pink"}, "color"),
+        ({"color_mode": "pink"}, "`color_mode` must be one of"),
         ({"interpolation": "magic"}, "interpolation"),
         ({"image_size": (3, 4, 5)}, "image_size"),
         ({"validation_split": 2, "subset": "both"}, "between 0 and 1"),

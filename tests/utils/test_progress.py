@@ -238,3 +238,20 @@ def test_final_line_is_that_of_keras(
         lines.append(drawn)
     assert all(ours == theirs for ours, theirs in lines)
     assert any(line for line in lines[-1][0])
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ({"stateful_metrics": []}, "1.0000"),
+        ({"stateful_metrics": ["value"]}, "2.0000"),
+        ({"stateless_metrics": []}, "2.0000"),
+        ({"stateless_metrics": ["value"]}, "1.0000"),
+    ],
+)
+def test_without_a_terminal_every_update_is_printed_on_demand(capsys, options, shown):
+    bar = Progbar(3, interval=0, **options)
+    bar.update(1, [("value", 0.0)])
+    capsys.readouterr()
+    bar.update(2, [("value", 2.0)])
+    assert f"value: {shown}" in capsys.readouterr().out

@@ -12,6 +12,7 @@ import numpy as np
 from ganglion import config
 from ganglion.config import closest
 from ganglion.images import Form, ImagesError, read_files
+from ganglion.images.decoding import MODES
 from ganglion.images.finding import ENDINGS, is_image
 from ganglion.utils.folders import (
     FileKind,
@@ -122,6 +123,10 @@ def _form(size: Any, color: str, interpolation: str, crop: bool, pad: bool) -> F
     if crop and pad:
         raise ValueError(
             "Only one of `pad_to_aspect_ratio` and `crop_to_aspect_ratio` can be True."
+        )
+    if color not in MODES:
+        raise ValueError(
+            f"`color_mode` must be one of {', '.join(MODES)}. {closest(color, MODES)}"
         )
     if interpolation.lower() not in _METHODS:
         known = closest(interpolation, _METHODS)

@@ -166,7 +166,10 @@ def test_a_member_that_is_longer_than_it_declares(good):
         ('{"class_name": "Sequential"}', "no `config`"),
         ('{"class_name": "Sequential", "config": 5}', "no `config`"),
         ('{"class_name": "Sequential", "config": {}}', "weights do not fit"),
-        ('{"class_name": "Sequential", "config": {"name": "s", "layers": 3}}', "not valid"),
+        (
+            '{"class_name": "Sequential", "config": {"name": "s", "layers": 3}}',
+            "not valid",
+        ),
         (
             '{"class_name": "Sequential", "config": {"name": "s", "layers": [3]}}',
             "not valid|.config. key",

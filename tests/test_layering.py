@@ -39,7 +39,7 @@ FLOORS: list[tuple[str, str]] = [
         "program",
         "__init__ __main__ cli recipes backend race applications explain "
         "compat.tensorflow "
-        "images.networks images.training",
+        "images.networks images.training many.sweep many.sweep_report",
     ),
 ]
 FLOOR_OF = {

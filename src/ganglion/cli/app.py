@@ -12,7 +12,7 @@ import typer
 
 from ganglion import config
 from ganglion import recipes as recipe_book
-from ganglion.cli import bench, cam, info, predict, race, run, train
+from ganglion.cli import bench, cam, info, predict, race, run, sweep, train
 from ganglion.cli.options import BatchSize, RecipeName, choice
 from ganglion.system import terminal
 
@@ -172,6 +172,12 @@ _add(
     "mnist-cnn --engines ganglion,torch,jax --runs 4 --out cnn",
     "--images photos --test 192 --runs 4",
     "--resume cnn",
+)
+_add(
+    sweep.sweep,
+    "mnist-perceptron --seeds 0-99",
+    "mnist-mlp --set lr=0.05,0.1,0.2 --seeds 0-9 --epochs 3",
+    "net.py --set units=32,64 --folds 5",
 )
 _add(race.report, "results/mnist-mlp", "before after --out compared.html")
 _add(

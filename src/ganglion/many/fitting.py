@@ -60,6 +60,7 @@ def fit_many(
     threads: int | None = None,
     resume: Any = None,
     monitor: str | None = None,
+    progress: Progress | None = None,
     **arguments: Any,
 ) -> ModelSet:
     """Train many models at once; each result is what `fit` alone would give.
@@ -91,6 +92,7 @@ def fit_many(
         resume: A file for the set. Each model is kept beside it when it is finished,
             and a call that was stopped goes on with the others.
         monitor: The metric that progress shows the best of.
+        progress: Who shows it in another way, instead of `verbose`.
         **arguments: Other arguments of `fit`.
 
     Returns:
@@ -113,7 +115,8 @@ def fit_many(
     if resume is not None:
         saved = SavedAsItGoes(resume, settings, common, data.checksum())
     plans = plans_for(builder, settings, saved.seeds if saved is not None else None)
-    progress = Progress(plans, epochs - initial_epoch, verbose, monitor)
+    progress = progress or Progress(verbose, monitor)
+    progress.begin(plans, epochs - initial_epoch)
     fitting = Fitting(builder, models, plans, data, common, callbacks, saved, progress)
     return fitting.run(threads)
 
@@ -233,9 +236,10 @@ class Fitting:
                 with noted(str(plan)):
                     model = self._built(plan)
             with noted(str(plan)):
-                member = self._finished_before(plan, model) or self._fit(plan, model)
+                before = self._finished_before(plan, model)
+                member = before or self._fit(plan, model)
             self._members[plan.index] = member
-            self._progress.finished(member)
+            self._progress.finished(member, was_there=before is not None)
 
     def _built(self, plan: ModelPlan) -> Any:
         """Return the model of a plan, with its weights made."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import threading
 import time
@@ -20,37 +19,34 @@ _ERASE = "\r\x1b[K"
 class Progress:
     """One line that is drawn over, or a line a model."""
 
-    def __init__(
-        self,
-        plans: Sequence[ModelPlan],
-        epochs: int,
-        verbose: Any = "auto",
-        monitor: str | None = None,
-    ) -> None:
+    def __init__(self, verbose: Any = "auto", monitor: str | None = None) -> None:
         self._verbose = 1 if verbose in ("auto", True) else int(verbose)
         self._is_drawn = self._verbose == 1 and is_animated()
         self._monitor = monitor
-        self._models = len(plans)
-        self._epochs = sum(plan.for_fit.get("epochs", epochs) for plan in plans)
         self._lock = threading.Lock()
-        self._start = time.monotonic()
         self._done: list[Member] = []
         self._epochs_done = 0  # of all models
-        self._skipped = 0  # of models that stopped early, or were there before
-        self._seen: dict[int, int] = {}
+        self._epochs_left = 0
+
+    def begin(self, plans: Sequence[ModelPlan], epochs: int) -> None:
+        """Take what is to be trained: models, and the epochs of those that say none."""
+        self._start = time.monotonic()
         self._planned = {p.index: p.for_fit.get("epochs", epochs) for p in plans}
+        self._epochs_left = sum(self._planned.values())
 
     def count_epoch(self) -> None:
         """Count an epoch of some model."""
         with self._lock:
             self._epochs_done += 1
+            self._epochs_left -= 1
 
-    def finished(self, member: Member) -> None:
-        """Take a model that is finished."""
+    def finished(self, member: Member, was_there: bool = False) -> None:
+        """Take a model that is finished, now or by an earlier call."""
         with self._lock:
             self._done.append(member)
-            ran = len(member.history.epoch)
-            self._skipped += max(0, self._planned[member.index] - ran)
+            counted = 0 if was_there else len(member.history.epoch)
+            # It may have stopped early.
+            self._epochs_left -= self._planned[member.index] - counted
             if self._verbose == 2:
                 print_message(self._line_of(member))
 
@@ -59,30 +55,42 @@ class Progress:
         text = "  ".join(f"{printable(k)}: {number_text(v)}" for k, v in logs.items())
         setting = {k: v for k, v in member.row().items() if k in member.setting}
         shown = " ".join(f"{name}={value}" for name, value in setting.items())
-        text = f"{len(self._done)}/{self._models}  {printable(shown)}  {text}"
+        text = f"{len(self._done)}/{self.total}  {printable(shown)}  {text}"
         return f"{text}  {printable(member.message)}" if member.message else text
+
+    @property
+    def done(self) -> ModelSet:
+        """The models that are finished, in the order of their ends."""
+        with self._lock:
+            return ModelSet(self._done)
+
+    @property
+    def total(self) -> int:
+        """How many models there are."""
+        return len(self._planned)
+
+    @property
+    def time_left(self) -> str:
+        """The time that the rest takes, as text; "" if it is not known."""
+        if not self._epochs_done or self._epochs_left <= 0:
+            return ""
+        each = (time.monotonic() - self._start) / self._epochs_done
+        return f"{eta_text(each * self._epochs_left)} left"
 
     def line(self) -> str:
         """Return how far the set is."""
-        with self._lock:
-            done, epochs = list(self._done), self._epochs_done
-            left = self._epochs - self._skipped - epochs
-        text = f"{len(done)}/{self._models} models"
-        if done:
-            finished = ModelSet(done)
-            values = finished.values(self._monitor)
-            if not all(map(math.isnan, values)):
-                try:
-                    best = finished.best(self._monitor)
-                except ValueError:  # nobody knows which is better
-                    return text
-                name = finished.monitor(self._monitor)
-                value = number_text(best.logs[name])
-                text += f"  best {printable(name)}: {value} ({printable(best.name)})"
-        if epochs and left > 0:
-            seconds = (time.monotonic() - self._start) / epochs * left
-            text += f"  {eta_text(seconds)} left"
-        return text
+        text = f"{len(self.done)}/{self.total} models  {self._best()}".rstrip()
+        return f"{text}  {self.time_left}".rstrip()
+
+    def _best(self) -> str:
+        done = self.done
+        try:
+            best = done.best(self._monitor)
+        except ValueError:  # there is none yet, or nobody knows which is better
+            return ""
+        name = done.monitor(self._monitor)
+        value = number_text(best.logs[name])
+        return f"best {printable(name)}: {value} ({printable(best.name)})"
 
     def show(self) -> None:
         """Draw the line."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -236,7 +236,9 @@ KEYS: dict[str, Key] = {
 }
 
 
-def parse_sweep(texts: Iterable[str]) -> Values:
+def parse_sweep(
+    texts: Iterable[str], option: str = "--sweep", keys: Mapping[str, Key] = KEYS
+) -> Values:
     """Return the values of each key; refuse what no race can have.
 
     >>> parse_sweep(["lr=0.1,0.5", "batch-size=64,128"])
@@ -244,39 +246,48 @@ def parse_sweep(texts: Iterable[str]) -> Values:
     """
     swept: Values = {}
     for text in texts:
-        name, sign, rest = text.partition("=")
-        name = name.strip()
-        if not sign:
+        name, words = split_values(text, option, f" Keys: {', '.join(keys)}.")
+        if name not in keys:
             raise ValueError(
-                f"--sweep {text}: write a key and its values, as in lr=0.1,0.5. "
-                f"Keys: {', '.join(KEYS)}."
-            )
-        if name not in KEYS:
-            raise ValueError(
-                f"--sweep {text}: unknown key {name!r}. {closest(name, KEYS)} "
-                f"A sweep goes over {', '.join(KEYS)}."
+                f"{option} {text}: unknown key {name!r}. {closest(name, keys)} "
+                f"A sweep goes over {', '.join(keys)}."
             )
         if name in swept:
             raise ValueError(
-                f"--sweep {name} is there twice: put all of its values into one."
+                f"{option} {name} is there twice: put all of its values into one."
             )
-        words = list(filter(None, map(str.strip, rest.split(","))))
         if not words:
-            takes = KEYS[name].takes
-            raise ValueError(f"--sweep {name}: no value; {name} takes {takes}.")
-        swept[name] = list(dict.fromkeys(_value(name, word) for word in words))
+            takes = keys[name].takes
+            raise ValueError(f"{option} {name}: no value; {name} takes {takes}.")
+        swept[name] = list(
+            dict.fromkeys(_value(name, word, option, keys) for word in words)
+        )
     return swept
 
 
-def _value(name: str, word: str) -> Any:
-    key = KEYS[name]
+def split_values(text: str, option: str, hint: str = "") -> tuple[str, list[str]]:
+    """Return a key and its values, which have commas between them.
+
+    >>> split_values("lr=0.1, 0.5", "--sweep")
+    ('lr', ['0.1', '0.5'])
+    """
+    name, sign, rest = text.partition("=")
+    if not sign:
+        raise ValueError(
+            f"{option} {text}: write a key and its values, as in lr=0.1,0.5.{hint}"
+        )
+    return name.strip(), list(filter(None, map(str.strip, rest.split(","))))
+
+
+def _value(name: str, word: str, option: str, keys: Mapping[str, Key]) -> Any:
+    key = keys[name]
     try:
         value: Any = key.kind(word)
     except ValueError:
         value = math.nan
     is_endless = isinstance(value, float) and not math.isfinite(value)
     if is_endless or not key.fits(value):
-        raise ValueError(f"--sweep {name}: {word!r} is none of the {key.takes}.")
+        raise ValueError(f"{option} {name}: {word!r} is none of the {key.takes}.")
     return value
 
 

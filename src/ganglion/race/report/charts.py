@@ -57,7 +57,11 @@ def engine_index(engine: str) -> int:
 
 def swatch(engine: str) -> Html:
     """Return an engine's sign in its colour."""
-    at = engine_index(engine)
+    return sign(engine_index(engine))
+
+
+def sign(at: int) -> Html:
+    """Return one of the signs, in its colour."""
     return element(
         "svg",
         element("path", d=SHAPES[at]),
@@ -150,15 +154,30 @@ def chart_data(charts: Sequence[dict[str, Any]]) -> Html:
 
 
 def curves_section(
-    name: str, score: str, curves: Sequence[dict[str, Any]], races: Sequence[str]
+    name: str,
+    score: str,
+    curves: Sequence[dict[str, Any]],
+    races: Sequence[str],
+    *,
+    lines: str = "Engines",
+    over_time: bool = True,
 ) -> Html:
-    """Return the places where curves are drawn, their switches and their values."""
+    """Return the places where curves are drawn, their switches and their values.
+
+    Args:
+        name: Of the chart, among those of the page.
+        score: What the curves are of.
+        curves: What `curve` returns.
+        races: The races that they are of.
+        lines: What the curves are called that have switches of their own.
+        over_time: Whether there is a chart over time, beside that over epochs.
+    """
     if not any(line["average"]["score"] for line in curves):
         return element("p", "No run has come to its end yet.")
     settings = {line["settings"]: element("span", line["settings"]) for line in curves}
     controls = element(
         "div",
-        _switches("Engines", "engine", _engine_names(curves)),
+        _switches(lines, "engine", _engine_names(curves)),
         _switches("Settings", "settings", settings) if len(settings) > 1 else None,
         _switches("Races", "race", _race_names(races)) if len(races) > 1 else None,
         class_="controls",
@@ -166,9 +185,9 @@ def curves_section(
     return element(
         "div",
         controls,
-        _figure("time", f"Test {score} over time", curves),
+        _figure("time", f"Test {score} over time", curves) if over_time else None,
         _figure("epochs", f"Test {score} over epochs", curves),
-        _values(score, curves),
+        _values(score, curves, over_time),
         class_="curves",
         data_chart=name,
     )
@@ -176,7 +195,7 @@ def curves_section(
 
 def _engine_names(curves: Sequence[dict[str, Any]]) -> dict[str, Html]:
     return {
-        line["engine"]: Html(swatch(line["engine"]) + element("span", line["engine"]))
+        line["engine"]: Html(sign(line["place"]) + element("span", line["engine"]))
         for line in curves
         if line["average"]["score"]
     }
@@ -253,30 +272,34 @@ def _in_words(kind: str, curves: Sequence[dict[str, Any]]) -> str:
     """Return a chart's description for screen readers."""
     ends = []
     for line in curves:
-        scores, times = line["average"]["score"], line["average"]["run"]
-        if scores and scores[-1] is not None and times[-1] is not None:
+        scores, times = line["average"]["score"], line["average"].get("run", ())
+        if not scores or scores[-1] is None:
+            continue
+        if kind != "time" or times[-1] is not None:
             after = f"{times[-1]:.2f} s" if kind == "time" else f"{len(scores)} epochs"
             ends.append(f"{line['label']} reaches {scores[-1]:.4f} after {after}")
     return "; ".join(ends) + "." if ends else "No curve has values."
 
 
-def _values(score: str, curves: Sequence[dict[str, Any]]) -> Html:
+def _values(score: str, curves: Sequence[dict[str, Any]], over_time: bool) -> Html:
     """Return the averages that the charts draw, as a table."""
     visible = [line for line in curves if line["average"]["score"]]
     count = max(len(line["average"]["score"]) for line in visible)
     head = [heading("epoch")]
     for line in visible:
-        head += [heading(f"{line['label']}: {score}"), heading("after, s")]
+        head.append(heading(f"{line['label']}: {score}"))
+        head += [heading("after, s")] if over_time else []
     rows = []
     for i in range(count):
         cells = [element("th", str(i + 1), scope="row", class_="n")]
         for line in visible:
-            for name, decimals in (("score", 4), ("run", 2)):
+            for name, decimals in (("score", 4), ("run", 2))[: 1 + over_time]:
                 values = line["average"][name]
                 value = values[i] if i < len(values) else None
                 cells.append(number(figures.number_text(value, decimals)))
         rows.append(element("tr", *cells))
-    caption = f"Average test {score} and run time after every epoch"
+    both = f"{score} and run time" if over_time else score
+    caption = f"Average test {both} after every epoch"
     title = element("summary", "The values as a table")
     return element("details", title, table(caption, head, rows))
 

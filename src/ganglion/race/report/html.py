@@ -48,11 +48,16 @@ def page(races: Sequence[Race]) -> str:
         body = _single(races[0], charts)
     else:
         body = _several(sorted(races, key=lambda race: race.started), charts)
+    return document(_title(races), body, charts)
+
+
+def document(title: str, body: Html, charts: Sequence[dict[str, Any]]) -> str:
+    """Return a page of any content, and of curves that its script draws."""
     library, script = _library(), _file("page.js")
     style = _file("vendor/uPlot.min.css") + "\n" + _file("page.css")
     return Template(_file("page.html")).substitute(
         policy=_policy([library, script], [style]),
-        title=escaped(_title(races)),
+        title=escaped(title),
         style=style,
         body=body,
         data=report_charts.chart_data(charts),
@@ -100,9 +105,9 @@ def _single(race: Race, charts: list[dict[str, Any]]) -> Html:
         _settings(race),
     )
     first, rest = _parts(race)
-    curves = _section(race.score.capitalize(), _curves([race], [""], charts), 2)
-    results = _section("Summary", first, 2, id_="results")
-    sections = [_section(title, content, 2) for title, content in rest]
+    curves = section(race.score.capitalize(), _curves([race], [""], charts), 2)
+    results = section("Summary", first, 2, id_="results")
+    sections = [section(title, content, 2) for title, content in rest]
     return joined([top, element("main", results, curves, *sections), _footer()])
 
 
@@ -128,16 +133,16 @@ def _recipe(
     parts = []
     if len(races) > 1:
         beside = html_tables.comparison(races, letters)
-        parts.append(_section("Beside each other", beside, 3))
+        parts.append(section("Beside each other", beside, 3))
     score = races[0].score.capitalize()
-    parts.append(_section(score, _curves(races, letters, charts), 3))
+    parts.append(section(score, _curves(races, letters, charts), 3))
     for race, letter in zip(races, letters, strict=True):
         first, rest = _parts(race)
-        content = [_settings(race), _section("Summary", first, 4)]
-        content += [_section(title, section, 4) for title, section in rest]
+        content = [_settings(race), section("Summary", first, 4)]
+        content += [section(title, part, 4) for title, part in rest]
         title = f"{letter}: {figures.label(race)}"
-        parts.append(_section(title, joined(content), 3))
-    return _section(f"{races[0].recipe}: {races[0].title}", joined(parts), 2)
+        parts.append(section(title, joined(content), 3))
+    return section(f"{races[0].recipe}: {races[0].title}", joined(parts), 2)
 
 
 def _letters(count: int) -> list[str]:
@@ -182,9 +187,10 @@ def _curves(
     return report_charts.curves_section(name, score, curves, labels)
 
 
-def _section(
+def section(
     title: str, content: str | None, level: int, id_: str | None = None
 ) -> Html:
+    """Return a part of a page with its title; nothing if it is empty."""
     if not content:
         return Html()
     return element("section", element(f"h{level}", title), content, id=id_)

@@ -1,0 +1,289 @@
+"""What a sweep came to: a table in the terminal, live or at its end, and a page."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ganglion import files
+from ganglion.many.model_set import ModelSet
+from ganglion.many.progress import Progress
+from ganglion.many.sweep import (
+    Group,
+    Results,
+    default_score,
+    groups_of,
+    grows,
+    model_record,
+)
+from ganglion.race.figures import NOTHING, number_text, when
+from ganglion.race.report import charts
+from ganglion.race.report.html import document, section
+from ganglion.race.report.markup import (
+    Html,
+    clean,
+    element,
+    headings,
+    joined,
+    number,
+    table,
+)
+from ganglion.system import terminal
+
+FILE = "report.html"
+COLUMNS = ("models", "mean", "± deviation", "best", "worst")
+SIGNS = len(charts.SHAPES)
+
+
+def cells(group: Group) -> list[str]:
+    """Return the figures of a group as the tables show them."""
+    figures = (group.mean, group.deviation, group.best, group.worst)
+    count = str(len(group.models))
+    failed = f" ({group.failed} failed)" if group.failed else ""
+    return [count + failed, *(number_text(figure, 4) for figure in figures)]
+
+
+# ---- in the terminal -----------------------------------------------------------------
+
+
+def terminal_table(groups: list[Group], title: str, published: Results | None) -> Any:
+    """Return the groups as a table of Rich, what is published below them."""
+    from rich.table import Table
+
+    shown = Table(
+        "settings", *COLUMNS, title=terminal.cell(title), title_justify="left"
+    )
+    for column in shown.columns[1:]:
+        column.justify = "right"
+    for group in groups:
+        shown.add_row(terminal.cell(group.label), *cells(group))
+    for figure in published.published if published is not None else ():
+        name = f"published: {figure['system']} ({figure['time']})"
+        empty = [NOTHING] * (len(COLUMNS) - 2)
+        shown.add_row(terminal.cell(name), NOTHING, f"{figure['score']:.4f}", *empty)
+    return shown
+
+
+def title_of(results: Results) -> str:
+    """Return what the table is of."""
+    return f"{results.name}: {results.score} after {results.epochs} epochs"
+
+
+def show(results: Results) -> None:
+    """Print the table of a sweep."""
+    terminal.show(terminal_table(results.groups, title_of(results), results))
+
+
+class LiveTable(Progress):
+    """The table while it grows, on a terminal."""
+
+    def __init__(self, name: str, score: str | None) -> None:
+        super().__init__(verbose=0)
+        self._name, self._score = name, score
+        self._live: Any = None
+
+    def show(self) -> None:
+        """Draw the table anew."""
+        from rich.console import Console
+        from rich.live import Live
+
+        if self._live is None:
+            console = Console(stderr=True)
+            self._live = Live(console=console, auto_refresh=False, transient=True)
+            self._live.start()
+        self._live.update(self._table(self.done), refresh=True)
+
+    def _table(self, done: ModelSet) -> Any:
+        groups: list[Group] = []
+        if done:
+            score = self._score or default_score(done)
+            ordered = sorted(done, key=lambda member: member.index)
+            records = list(map(model_record, ordered))
+            groups = groups_of(records, score, grows(done, score))
+        title = f"{self._name}: {len(done)}/{self.total} models  {self.time_left}"
+        return terminal_table(groups, title, None)
+
+    def end(self, finished: ModelSet) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+
+# ---- as a page -----------------------------------------------------------------------
+
+
+def write(results: Results, folder: Path) -> Path:
+    """Write `report.html` into a folder; return its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return files.write_file(folder / FILE, page(results).encode("utf-8", "replace"))
+
+
+def page(results: Results) -> str:
+    """Return the page as text."""
+    score = results.score.removeprefix("val_")
+    groups = results.groups
+    curves = [_curve(group, n) for n, group in enumerate(groups)]
+    top = element(
+        "header",
+        element("h1", f"{results.name}: {len(results.models)} models"),
+        element("p", results.title, class_="subtitle") if results.title else None,
+        _facts(results),
+    )
+    body = element(
+        "main",
+        section("Summary", _summary(results), 2, id_="results"),
+        section(
+            score.capitalize(),
+            charts.curves_section(
+                "0", score, curves, [""], lines="Settings", over_time=False
+            ),
+            2,
+        ),
+        section("Spread", _spread(results), 2),
+        section("Every model", _models(results), 2),
+        section("Machine", _machine(results), 2),
+    )
+    chart = {"name": "0", "score": score, "curves": curves}
+    return document(f"{results.name}: a sweep", joined([top, body, _footer()]), [chart])
+
+
+def _curve(group: Group, place: int) -> dict[str, Any]:
+    """Return the curves of a group as the page's script draws them."""
+    runs = [group.curve(model) for model in group.models]
+    average = [
+        float(np.mean(known)) if (known := [v for v in at if v is not None]) else None
+        for at in zip_longest(*runs)
+    ]
+    return {
+        "engine": clean(group.label),
+        "label": clean(group.label),
+        "place": place % SIGNS,
+        "settings": "",
+        "race": 0,
+        "dash": place // SIGNS,
+        "average": {"score": average},
+        "runs": [{"score": run} for run in runs] if len(runs) > 1 else [],
+    }
+
+
+def _facts(results: Results) -> Html:
+    facts = {
+        "models": f"{len(results.models)} of {results.total}",
+        "epochs": results.epochs,
+        "time": f"{results.seconds:.1f} s",
+        "threads": results.threads,
+        "started": when(results.started),
+    }
+    pairs = [
+        element("div", element("dt", name), element("dd", str(value)))
+        for name, value in facts.items()
+    ]
+    note = element("p", results.remark, class_="bad", role="note")
+    return joined(
+        [element("dl", *pairs, class_="settings"), note if results.remark else None]
+    )
+
+
+def _name(group: Group, place: int) -> Html:
+    return element("th", charts.sign(place % SIGNS), group.label, scope="row")
+
+
+def _summary(results: Results) -> Html:
+    rows = [
+        element("tr", _name(group, place), *map(number, cells(group)))
+        for place, group in enumerate(results.groups)
+    ]
+    for figure in results.published:
+        name = f"published: {figure['system']} ({figure['time']})"
+        figures = [NOTHING, f"{figure['score']:.4f}", NOTHING, NOTHING, NOTHING]
+        rows.append(
+            element("tr", element("th", name, scope="row"), *map(number, figures))
+        )
+    note = (
+        f"{results.score} after the last epoch; ± is the sample standard deviation "
+        "over the models of a setting."
+    )
+    drawn = table(
+        "All settings",
+        headings("settings", *COLUMNS),
+        rows,
+        hidden_caption=True,
+        class_="summary",
+    )
+    return joined([drawn, element("p", note, class_="note")])
+
+
+def _spread(results: Results) -> Html | None:
+    """Return where the models of each setting ended, as marks along a line."""
+    ends = [score for group in results.groups for score in group.scores]
+    if len(ends) < 2 or min(ends) == max(ends):
+        return None
+    low, high = min(ends), max(ends)
+    rows = []
+    for place, group in enumerate(results.groups):
+        marks = [
+            element(
+                "rect",
+                x=f"{99 * (score - low) / (high - low):.2f}",
+                width=1,
+                height=10,
+                class_="pale",
+            )
+            for score in group.scores
+        ]
+        strip = element(
+            "svg",
+            *marks,
+            class_=f"e{place % SIGNS}",
+            viewBox="0 0 100 10",
+            preserveAspectRatio="none",
+        )
+        bar = element("td", strip, class_="bar", aria_hidden="true")
+        span = [number_text(group.worst, 4), number_text(group.best, 4)]
+        rows.append(element("tr", _name(group, place), *map(number, span), bar))
+    head = [*headings("settings", "worst", "best"), element("td", class_="bar")]
+    return table(f"Every model's end, from {low:.4f} to {high:.4f}", head, rows)
+
+
+def _models(results: Results) -> Html:
+    rows = []
+    for group in results.groups:
+        for model in group.models:
+            curve = group.curve(model)
+            end = number_text(curve[-1] if curve else None, 4)
+            fold = NOTHING if model["fold"] is None else str(model["fold"])
+            figures = [str(model["seed"]), fold, str(len(curve)), end]
+            rows.append(
+                element(
+                    "tr",
+                    element("th", group.label, scope="row"),
+                    *map(number, figures),
+                    element("td", model["message"] or ""),
+                )
+            )
+    head = [
+        *headings("settings", "seed", "fold", "epochs", results.score),
+        element("th", "message", scope="col"),
+    ]
+    title = element("summary", f"{len(rows)} models")
+    return element("details", title, table("Every model", head, rows))
+
+
+def _machine(results: Results) -> Html:
+    facts = {**results.machine, "command": results.command}
+    rows = [
+        element("tr", element("th", name, scope="row"), element("td", str(value)))
+        for name, value in facts.items()
+    ]
+    head = headings("what", "")
+    return table("Machine", head, rows, hidden_caption=True, class_="pairs")
+
+
+def _footer() -> Html:
+    return element(
+        "footer",
+        "Made by ganglion sweep; curves drawn with uPlot (MIT licence). This page is "
+        "whole: it asks no network for anything.",
+    )

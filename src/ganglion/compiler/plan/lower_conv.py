@@ -357,6 +357,15 @@ def _conv_transpose_by_adding(low: Lowering, node: Node) -> None:
     low.emit(Loop.of("copy", node.shape, inside, View.of(target)))
 
 
+MAX_PARTIAL_SUMS = 1 << 20  # elements of a kernel's gradient, all parts together
+
+
+def _parts_of_sum(low: Lowering, node: Node) -> int:
+    """Return into how many parts the images of a kernel's gradient are split."""
+    most = min(low.target.thread_splits, MAX_PARTIAL_SUMS // node.size)
+    return thread_split(node.inputs[0].shape[0], max(1, most))
+
+
 def lower_conv_kernel(low: Lowering, node: Node) -> None:
     """Compute a kernel's gradient: split along the batch, then added up."""
     x, dy = node.inputs
@@ -373,7 +382,7 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
         grads = View.of(low.store(dy))
     per_in, per_out = x.shape[-1] // groups, dy.shape[-1] // groups
     out = row_major(node.shape)
-    parts = thread_split(x.shape[0], low.target.thread_splits)
+    parts = _parts_of_sum(low, node)
     partial = low.new((parts, *node.shape) if parts > 1 else node.shape, node.dtype)
     spatial = range(len(node.shape) - 2)
     taps = tuple(
@@ -426,7 +435,7 @@ def _conv_kernel_by_taps(low: Lowering, node: Node) -> None:
     )
     grads = padded_images(low, dy, pairs, (0,) * len(taps))
     images = padded_images(low, x, ((0, 0),) * len(taps), (0,) * len(taps))
-    parts = thread_split(x.shape[0], low.target.thread_splits)
+    parts = _parts_of_sum(low, node)
     each = x.shape[0] // parts
     partial = low.new((parts, *taps, out, channels), node.dtype)
     size, *to = row_major(partial.shape)

@@ -1,4 +1,4 @@
-"""Convolutions with few channels out of many: products over taps."""
+"""Convolutions as products: few channels out of many, and sums in parts."""
 
 import numpy as np
 import pytest
@@ -68,3 +68,14 @@ def test_padding_wider_than_the_kernel_is_left_to_the_plain_way():
     data = {f"x{i}": array for i, array in enumerate(arrays)}
     result = compiled(program, 2).run(data, {}, 1)["y"][0]
     np.testing.assert_allclose(result, exact, atol=1e-5 * np.abs(exact).max())
+
+
+@pytest.mark.parametrize(("channels", "parts"), [(64, 32), (256, 16), (512, 4)])
+def test_large_gradients_of_kernels_are_summed_in_fewer_parts(channels, parts):
+    """Parts of their own for all threads would be more memory than the images."""
+    x = np.zeros((64, 2, 2, channels), "float32")
+    window = {"strides": (1, 1), "dilation": (1, 1), "pairs": ((0, 0),) * 2}
+    attrs = window | {"groups": 1, "kernel": (1, 1)}
+    plan = build(program_of(OPS["conv_kernel"], [x, x], attrs))
+    (product,) = (kernel for kernel in plan.kernels if isinstance(kernel, Contract))
+    assert product.batch[0].size == parts

@@ -112,3 +112,53 @@ def test_names_that_layers_written_after_keras_own_want():
 
 def pair():
     return K.KerasTensor((None, 3)), K.KerasTensor((None, 5))
+
+
+def theirs(name):
+    tf = pytest.importorskip("tensorflow")
+    return getattr(tf.keras.backend, name)
+
+
+X = np.linspace(-1, 1, 12, dtype="float32").reshape(2, 3, 2)
+IMAGES = np.linspace(-1, 1, 2 * 6 * 6 * 2, dtype="float32").reshape(2, 6, 6, 2)
+KERNEL = np.linspace(-1, 1, 3 * 3 * 2 * 3, dtype="float32").reshape(3, 3, 2, 3)
+LABELS = np.array([[0, 1, 1], [1, 0, 0]])
+SCORES = np.exp(np.sin(np.arange(2 * 7 * 3))).reshape(2, 7, 3).astype("float32")
+SCORES /= SCORES.sum(-1, keepdims=True)
+LENGTHS = np.array([[7], [6]]), np.array([[3], [2]])
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "kwargs"),
+    [
+        ("prod", (X,), {"axis": 1, "keepdims": True}),
+        ("cumprod", (X,), {"axis": 1}),
+        ("reverse", (X, 1), {}),
+        ("map_fn", (lambda row: row * 2.0, X), {}),
+        ("foldl", (lambda total, row: total * 0.5 + row, X), {}),
+        ("foldr", (lambda total, row: total * 0.5 + row, X), {}),
+        ("depthwise_conv2d", (IMAGES, KERNEL[..., :2]), {"padding": "same"}),
+        ("conv2d_transpose", (IMAGES, KERNEL.swapaxes(2, 3), (2, 8, 8, 3)), {}),
+        ("ctc_batch_cost", (LABELS, SCORES, *LENGTHS), {}),
+        ("ctc_decode", (SCORES, np.array([7, 6])), {}),
+    ],
+)
+def test_an_old_function_is_keras(name, args, kwargs):
+    results = keras.tree.flatten(getattr(K, name)(*args, **kwargs))
+    expected = theirs(name)(*args, **kwargs)
+    for result, wanted in zip(results, keras.tree.flatten(expected), strict=True):
+        np.testing.assert_allclose(result, wanted.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_function_of_one_output_returns_it_whole():
+    inputs = keras.Input((3,))
+    run = K.function([inputs], [keras.layers.Dense(4)(inputs)])
+    (output,) = run([np.ones((5, 3), "float32")])
+    assert output.shape == (5, 4)
+
+
+def test_a_batch_is_normalized():
+    normed, mean, var = K.normalize_batch_in_training(X, None, None, [0, 1], 0.0)
+    np.testing.assert_allclose(np.std(normed, axis=(0, 1)), 1.0, rtol=1e-5)
+    np.testing.assert_allclose(mean, X.mean((0, 1)), atol=1e-6)
+    np.testing.assert_allclose(var, X.var((0, 1)), rtol=1e-5)

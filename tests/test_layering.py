@@ -38,7 +38,7 @@ FLOORS: list[tuple[str, str]] = [
     (
         "program",
         "__init__ __main__ cli recipes backend race applications explain "
-        "compat.tensorflow "
+        "compat.tensorflow compat.jax "
         "images.networks images.training many.sweep many.sweep_report",
     ),
 ]

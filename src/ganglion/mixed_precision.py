@@ -9,11 +9,14 @@
 
 from ganglion.config import dtype_policy, set_dtype_policy
 from ganglion.dtypes import DTypePolicy
+from ganglion.oldpaths import attribute_of
 from ganglion.optimizers import LossScaleOptimizer
 
 Policy = DTypePolicy
 global_policy = dtype_policy
-set_global_policy = set_dtype_policy
+set_global_policy = set_policy = set_dtype_policy
+__path__: list[str] = []  # Keras 2.1 had more below it
+__getattr__ = attribute_of("ganglion.mixed_precision")
 
 __all__ = [
     "DTypePolicy",

@@ -30,6 +30,13 @@ OLD_PATHS: dict[str, str] = {
     "ganglion.engine.base_layer": "ganglion",
     "ganglion.engine.input_layer": "ganglion.layers",
     "ganglion.objectives": "ganglion.losses",
+    # Where `tf.keras` had what was new.
+    "ganglion.experimental": "ganglion.optimizers.schedules",
+    "ganglion.layers.experimental": "ganglion.layers",
+    "ganglion.layers.experimental.preprocessing": "ganglion.layers",
+    "ganglion.optimizers.experimental": "ganglion.optimizers",
+    "ganglion.callbacks.experimental": "ganglion.callbacks",
+    "ganglion.mixed_precision.experimental": "ganglion.mixed_precision",
     "ganglion.optimizers.legacy": "ganglion.optimizers",
     "ganglion.preprocessing": "ganglion.utils",
     "ganglion.preprocessing.sequence": "ganglion.utils.sequence",
@@ -48,9 +55,31 @@ OLD_PATHS: dict[str, str] = {
     },
     "ganglion.preprocessing.text": "ganglion.utils.text",
 }
+# Other names of the same things, in Keras 1, Keras 2 and `tf.keras`.
+OLD_NAMES = {
+    "ganglion.constraints": {
+        "maxnorm": "max_norm",
+        "nonneg": "non_neg",
+        "unitnorm": "unit_norm",
+    },
+    "ganglion.initializers": {
+        "normal": "RandomNormal",
+        "one": "Ones",
+        "uniform": "RandomUniform",
+        "zero": "Zeros",
+    },
+    "ganglion.layers": {
+        "AbstractRNNCell": "Layer",
+        "AtrousConvolution1D": "Conv1D",
+        "AtrousConvolution2D": "Conv2D",
+        "SyncBatchNormalization": "BatchNormalization",  # one device trains
+    },
+    "ganglion.losses": {"huber_loss": "huber"},
+}
 # Importing what lies in them imports them too, and that is one old spelling, not two.
 _FOLDERS = (
     "ganglion.engine",
+    "ganglion.layers.experimental",
     "ganglion.preprocessing",
     "ganglion.src",
     "ganglion.src.legacy",
@@ -129,7 +158,8 @@ class _OldPathFinder(MetaPathFinder):
 
 
 # These have no `__getattr__` of their own, so that type checkers know their names.
-_EXPLAINING = "ops optimizers losses metrics callbacks models random initializers"
+_EXPLAINING = """ops optimizers losses metrics callbacks models random initializers
+regularizers constraints"""
 _OPS_BY_KIND = ("nn", "numpy", "linalg")
 
 
@@ -156,6 +186,8 @@ def attribute_of(package: str) -> Callable[[str], Any]:
     def find(name: str) -> Any:
         if f"{package}.{name}" in OLD_PATHS:
             return importlib.import_module(f"{package}.{name}")
+        if name in OLD_NAMES.get(package, {}):
+            return getattr(sys.modules[package], OLD_NAMES[package][name])
         raise AttributeError(
             unsupported.explain(package, name, dir(sys.modules[package]))
         )

@@ -321,6 +321,24 @@ class Tensor(np.ndarray):
         """Return the numbers as an array of NumPy's own, or as a scalar."""
         return np.array(self)[()]
 
+    def detach(self) -> Tensor:
+        """Return the same numbers, through which no gradient goes, as in PyTorch."""
+        return as_tensor(np.array(self))
+
+    def cpu(self) -> Tensor:
+        """Return the tensor itself: its numbers lie in the memory of the processor."""
+        return self
+
+    def to(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Return the tensor itself for PyTorch's device `cpu`; refuse anything else."""
+        wanted = [str(part) for part in (*args, *kwargs.values())]
+        if any(not part.startswith(("cpu", "cuda")) for part in wanted):
+            raise TypeError(
+                f"Tensor.to({', '.join(wanted)}): only devices. For another type use "
+                "`keras.ops.cast`."
+            )
+        return self
+
     def backward(self) -> None:
         """Compute the gradients of all trainable variables, as in PyTorch."""
         call_function("backward", self)

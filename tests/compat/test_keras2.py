@@ -300,3 +300,74 @@ def test_a_function_of_the_backend_looks_inside_of_a_model():
     assert set(np.unique(after[before > 0] / before[before > 0])) == {0.0, 2.0}
     with pytest.raises(ValueError, match="updates"):
         K.function([inputs], [hidden], updates=[(1, 2)])
+
+
+def test_generators_counted_by_rows():
+    def pairs():
+        while True:
+            yield rows(4, 3), rows(4, 1)
+
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    seen = []
+    count = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: seen.append(batch)
+    )
+    history, texts = told(
+        lambda: model.fit_generator(
+            pairs(),
+            samples_per_epoch=10,
+            nb_epoch=2,
+            validation_data=pairs(),
+            nb_val_samples=8,
+            nb_worker=1,
+            max_q_size=10,
+            callbacks=[count],
+            verbose=0,
+        )
+    )
+    assert seen == [0, 1, 2] * 2  # of 4 rows each, for at least 10
+    assert len(history.history["val_loss"]) == 2
+    assert any("samples_per_epoch" in text for text in texts)
+    assert model.predict_generator(pairs(), val_samples=8).shape == (8, 1)
+
+
+def test_other_names_of_the_same_things():
+    constraints, initializers = keras.constraints, keras.initializers
+    assert constraints.maxnorm is constraints.MaxNorm
+    assert initializers.normal is initializers.RandomNormal
+    assert keras.layers.AbstractRNNCell is keras.layers.Layer
+    preprocessing = keras.layers.experimental.preprocessing
+    assert preprocessing.Normalization is keras.layers.Normalization
+    keras.mixed_precision.experimental.set_policy("float32")
+    none = keras.losses.MeanSquaredError(reduction=keras.losses.Reduction.NONE)
+    assert none(rows(3, 2), rows(3, 2)).shape == (3,)
+    assert keras.losses.MeanSquaredError().reduction == keras.losses.Reduction.AUTO
+
+
+def test_strengths_of_keras_1_and_2():
+    regularizers = keras.regularizers
+    strengths, texts = told(
+        lambda: (regularizers.l2(l=0.5).l2, regularizers.activity_l2(0.25).l2)
+    )
+    assert strengths == (0.5, 0.25)
+    assert len(texts) == 2
+    with pytest.raises(TypeError, match="unexpected keyword argument 'k'"):
+        regularizers.l2(k=1.0)
+
+
+def test_the_modes_of_batch_normalization():
+    assert keras.layers.BatchNormalization(mode=0, axis=1).axis == 1
+    with pytest.raises(ValueError, match=r"mode=1.*LayerNormalization"):
+        keras.layers.BatchNormalization(mode=1)
+
+
+def test_the_order_of_axes_by_the_names_of_keras_1():
+    backend = keras.backend
+    assert backend.image_dim_ordering() == "tf"
+    backend.set_image_dim_ordering("th")
+    try:
+        assert keras.config.image_data_format() == "channels_first"
+        assert backend.image_dim_ordering() == "th"
+    finally:
+        backend.set_image_dim_ordering("tf")

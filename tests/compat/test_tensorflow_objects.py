@@ -113,6 +113,16 @@ def test_a_function_with_lists_is_compiled():
     assert powers(tf.constant(2.0), 4).numpy().tolist() == [1, 2, 4, 8]
 
 
+def test_a_function_of_single_numbers_gives_single_numbers():
+    double = keras.function(lambda x: x * 2)
+    for backend in ("numpy", "cpu"):
+        keras.config.set_backend(backend)
+        try:
+            assert double(keras.ops.convert_to_tensor(3.0)).shape == ()
+        finally:
+            keras.config.set_backend("auto")
+
+
 def test_a_function_that_needs_numbers_runs_as_python():
     lookup = keras.layers.StringLookup(vocabulary=["a", "b"], invert=True)
 

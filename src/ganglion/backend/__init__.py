@@ -23,6 +23,28 @@ from ganglion.activations import (
     softsign,
     tanh,
 )
+from ganglion.backend.old_ops import (
+    batch_normalization,
+    conv2d_transpose,
+    conv3d,
+    cumprod,
+    depthwise_conv2d,
+    foldl,
+    foldr,
+    is_sparse,
+    is_variable,
+    map_fn,
+    moving_average_update,
+    normalize_batch_in_training,
+    prod,
+    random_normal_variable,
+    random_uniform_variable,
+    reverse,
+    separable_conv2d,
+    slice,  # noqa: A004
+    spatial_3d_padding,
+    to_dense,
+)
 from ganglion.compat.unsupported import explain
 from ganglion.config import data_format_of as standardize_data_format
 from ganglion.config import (
@@ -505,6 +527,45 @@ def function(
         return [np.asarray(array) for array in results]
 
     return run
+
+
+def ctc_batch_cost(
+    y_true: Any, y_pred: Any, input_length: Any, label_length: Any
+) -> Any:
+    """Return CTC's loss of every row; the last class of `y_pred` is the blank."""
+    keras2.note("`K.ctc_batch_cost`", "`keras.losses.CTC`", changes_defaults=False)
+    losses = ops.ctc_loss(
+        ops.cast(y_true, "int32"),
+        ops.log(y_pred + epsilon()),
+        ops.cast(ops.squeeze(label_length, -1), "int32"),
+        ops.cast(ops.squeeze(input_length, -1), "int32"),
+        mask_index=int(y_pred.shape[-1]) - 1,
+    )
+    return ops.expand_dims(losses, 1)
+
+
+def ctc_decode(
+    y_pred: Any,
+    input_length: Any,
+    greedy: bool = True,
+    beam_width: int = 100,
+    top_paths: int = 1,
+) -> Any:
+    """Return the likeliest labels of every row, filled with -1, and how likely."""
+    keras2.note("`K.ctc_decode`", "`keras.ops.ctc_decode`", changes_defaults=False)
+    decoded, scores = ops.ctc_decode(
+        ops.log(y_pred + epsilon()),
+        ops.cast(input_length, "int32"),
+        strategy="greedy" if greedy else "beam_search",
+        beam_width=beam_width,
+        top_paths=top_paths,
+        mask_index=int(y_pred.shape[-1]) - 1,
+    )
+    return [decoded[path] for path in range(1 if greedy else top_paths)], scores
+
+
+def set_session(session: Any) -> None:
+    """Accept how TensorFlow 1's session was configured: there is none here."""
 
 
 def in_train_phase(x: Any, alt: Any, training: Any = None) -> Any:

@@ -14,6 +14,7 @@ themselves; only the top one is a module of its own, as it says which Keras it s
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
@@ -58,6 +59,7 @@ REFUSED = {
     "keras_cv": "Save the model in Keras (`.keras`) and load the file here.",
 }
 _TENSORFLOW = "ganglion.compat.tensorflow"
+_JAX = "ganglion.compat.jax"
 VERSIONS = {
     "keras": {2: "2.15.0", 3: "3.15.0"},
     "tensorflow": {2: "2.15.0", 3: "2.21.0"},
@@ -70,6 +72,14 @@ def target_of(name: str) -> str | None:
     while prefix and prefix not in ALIASES:
         prefix = prefix.rpartition(".")[0]
     return ALIASES[prefix] + name[len(prefix) :] if prefix else None
+
+
+def _jax_target(name: str) -> str | None:
+    """Return what stands for a module of JAX, in scripts that have Keras run on it."""
+    is_jax = name.partition(".")[0] == "jax"
+    if not is_jax or os.environ.get("KERAS_BACKEND") != "jax":
+        return None
+    return _JAX + name.removeprefix("jax")
 
 
 def version_of(package: str) -> str:
@@ -106,9 +116,10 @@ class _AliasLoader(Loader):
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         if self._target == "ganglion":
             return KerasModule(spec.name)
-        if self._target.startswith(_TENSORFLOW):
-            namespaces = importlib.import_module(f"{_TENSORFLOW}.namespaces")
-            return namespaces.load(self._target[len(_TENSORFLOW) + 1 :])
+        for room in (_TENSORFLOW, _JAX):
+            if self._target.startswith(room):
+                namespaces = importlib.import_module(f"{room}.namespaces")
+                return namespaces.load(self._target[len(room) + 1 :])
         try:
             module = importlib.import_module(self._target)
         except ModuleNotFoundError as error:
@@ -136,7 +147,7 @@ class AliasFinder(MetaPathFinder):
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
         """Return how to load an alias; None for any other module."""
-        name = target_of(fullname)
+        name = target_of(fullname) or _jax_target(fullname)
         if name is not None:
             return ModuleSpec(fullname, _AliasLoader(name), is_package=True)
         if fullname in REFUSED:
@@ -177,5 +188,6 @@ def uninstall() -> None:
     sys.meta_path[:] = [
         finder for finder in sys.meta_path if not isinstance(finder, AliasFinder)
     ]
-    for name in [name for name in sys.modules if target_of(name) is not None]:
-        del sys.modules[name]
+    for name, module in list(sys.modules.items()):
+        if target_of(name) is not None or type(module).__module__.startswith(_JAX):
+            del sys.modules[name]

@@ -23,7 +23,6 @@ _TABLE = {
         "layers: CuDNNLSTM CuDNNGRU",
         "layers.cudnn_recurrent",
     ),
-    "it is not there yet.": ("backend: ctc_batch_cost ctc_decode",),
     "Keras 3 has it no more. Use RandomZoom or RandomCrop, which keep to one size; or "
     "write it as a Layer with `ganglion.ops`.": ("layers: RandomHeight RandomWidth",),
     "one machine with one device trains here. Use the model itself.": (
@@ -34,6 +33,20 @@ _TABLE = {
     ),
     "YAML files are not read, because they may run code. Use `to_json` and "
     "`model_from_json`.": ("models: model_from_yaml",),
+    "feature columns are gone from Keras. Use `Normalization`, `StringLookup` and "
+    "`CategoryEncoding`, or `keras.utils.FeatureSpace`.": ("layers: DenseFeatures",),
+    "`fit` makes batches ahead by itself. Pass it the `PyDataset` (`Sequence`) or the "
+    "generator, with `workers=` of the `PyDataset`.": (
+        "utils: OrderedEnqueuer GeneratorEnqueuer SequenceEnqueuer",
+    ),
+    "`fit` takes data sets of h5py as they are: open the file with h5py.": (
+        "utils: HDF5Matrix",
+    ),
+    "Keras 3 has it no more. Write it as a Metric.": (
+        "metrics: MeanRelativeError MeanTensor SumOverBatchSize",
+    ),
+    "optimizers of TensorFlow itself are not run. Use that of the same name in "
+    "`keras.optimizers`.": ("optimizers: TFOptimizer",),
     f"Keras 2 dropped this layer. {_OWN_LAYER}": (
         "layers: Merge MaxoutDense Highway TimeDistributedDense",
     ),
@@ -43,7 +56,7 @@ _TABLE = {
     "it worked on TensorFlow sessions and graphs, which Ganglion does not have. Write "
     "a Layer or a loss with `ganglion.ops`, and call the model on arrays to look "
     "inside.": (
-        "backend: gradients placeholder get_session set_session tf "
+        "backend: gradients placeholder get_session tf "
         "tensorflow_backend manual_variable_initialization py_all is_placeholder",
         "estimator",
     ),

@@ -10,6 +10,7 @@ from ganglion.losses import class_numbers, functions
 from ganglion.losses.base import (
     Loss,
     LossFunctionWrapper,
+    Reduction,
     deserialize,
     get,
     serialize,
@@ -17,5 +18,12 @@ from ganglion.losses.base import (
 from ganglion.losses.class_numbers import *
 from ganglion.losses.functions import *
 
-__all__ = ["Loss", "LossFunctionWrapper", "deserialize", "get", "serialize"]
+__all__ = [
+    "Loss",
+    "LossFunctionWrapper",
+    "Reduction",
+    "deserialize",
+    "get",
+    "serialize",
+]
 __all__ += [*class_numbers.__all__, *functions.__all__]

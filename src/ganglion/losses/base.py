@@ -29,6 +29,18 @@ MEAN = "sum_over_batch_size"  # Keras' name of the default
 REDUCTIONS = (MEAN, "sum", "mean", "mean_with_sample_weight", "none", None)
 
 
+class Reduction:
+    """Keras 2's names of the ways to reduce: `tf.keras.losses.Reduction.NONE`."""
+
+    AUTO = SUM_OVER_BATCH_SIZE = MEAN
+    NONE, SUM = "none", "sum"
+
+    @classmethod
+    def all(cls) -> tuple[str, ...]:
+        """Return all of them."""
+        return ("auto", cls.NONE, cls.SUM, cls.SUM_OVER_BATCH_SIZE)
+
+
 def checked_reduction(reduction: str | None) -> str | None:
     """Return the reduction; refuse a name that is none. Keras 2's "auto" is known."""
     if reduction == "auto":

@@ -17,6 +17,18 @@ from ganglion.serialization import (
 
 _exported = export("keras.optimizers.schedules")
 
+__all__ = [
+    "CosineDecay",
+    "CosineDecayRestarts",
+    "ExponentialDecay",
+    "InverseTimeDecay",
+    "LearningRateSchedule",
+    "PiecewiseConstantDecay",
+    "PolynomialDecay",
+    "deserialize",
+    "serialize",
+]
+
 
 @_exported
 class LearningRateSchedule(Configured):

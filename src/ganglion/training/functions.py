@@ -232,7 +232,8 @@ def _run(trace: _Trace, arrays: list[np.ndarray | None]) -> Any:
         limit.check(columns[limit.column])
     if not step.program.graph.outputs:
         return trace.results
-    data = {name: np.ascontiguousarray(columns[name]) for name in step.program.data}
+    # `np.ascontiguousarray` would make a vector of a single number.
+    data = {name: np.asarray(columns[name], order="C") for name in step.program.data}
     state = state_arrays(step, {}, executable.keeps_on_device)
     numbers = executable.run(data, state, 1, keep_on_device=True)
 

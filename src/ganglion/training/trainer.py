@@ -203,7 +203,8 @@ class Trainer(StepMethods):
         parts: list[Any] = []
         for done, outputs in self._chunks("predict", source, size, steps, called):
             parts.append(outputs)
-            called.on_predict_batch_end(done - 1, {"outputs": outputs})
+            last = tree.map_leaves(lambda rows: rows[-1], outputs)  # of the steps
+            called.on_predict_batch_end(done - 1, {"outputs": last})
             if self.stop_predicting:
                 break
         called.on_predict_end()

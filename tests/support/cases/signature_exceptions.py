@@ -11,6 +11,7 @@ _DEFAULT_OF_KERAS_2 = "`pool_size` has Keras 2's default, which old scripts rely
 
 CLASSES: dict[str, str] = {
     "Variable": "no `layout` and **kwargs: those are for distribution over devices",
+    "losses.Reduction": "Keras 2's names of the ways to reduce",
     "KerasTensor": "no **kwargs: Keras ignores them",
     "Sequential": _HIDDEN_BY_KERAS,
     **{

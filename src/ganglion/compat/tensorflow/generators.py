@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -90,6 +90,42 @@ def stateless_fold_in(seed: Any, data: Any, alg: Any = None) -> Any:
     first = arrays.seed_of(seed)
     draws = np.random.default_rng([first, int(data) % 2**31])
     return as_tensor(draws.integers(0, 2**31, 2, np.int32))
+
+
+class Candidates(NamedTuple):
+    """Classes that were drawn, and how often each is expected among them."""
+
+    sampled_candidates: Any
+    true_expected_count: Any
+    sampled_expected_count: Any
+
+
+def log_uniform_candidate_sampler(
+    true_classes: Any,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    range_max: int,
+    seed: Any = None,
+    name: str | None = None,
+) -> Candidates:
+    """Draw classes, small numbers more often than large ones (Zipf's law)."""
+    classes = np.arange(int(range_max))
+    chances = np.log((classes + 2) / (classes + 1)) / np.log(range_max + 1)
+    draws = np.random.default_rng(np.random.randint(2**31))
+    chosen = draws.choice(
+        classes, int(num_sampled), replace=not unique, p=chances / chances.sum()
+    )
+    truth = arrays.known(true_classes, "random.log_uniform_candidate_sampler")
+
+    def expected(of: np.ndarray) -> Any:
+        share = chances[of]
+        counts = 1 - (1 - share) ** num_sampled if unique else share * num_sampled
+        return as_tensor(counts.astype(np.float32))
+
+    return Candidates(
+        as_tensor(chosen.astype(np.int64)), expected(truth), expected(chosen)
+    )
 
 
 def _stateless(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -714,6 +714,8 @@ OBJECTS = {
     "get_global_generator",
     "random.experimental.stateless_split": "compat.tensorflow.generators."
     "stateless_split",
+    "random.log_uniform_candidate_sampler": "compat.tensorflow.generators."
+    "log_uniform_candidate_sampler",
     "random.split": "compat.tensorflow.generators.stateless_split",
     "random.experimental.stateless_fold_in": "compat.tensorflow.generators."
     "stateless_fold_in",

@@ -1,0 +1,235 @@
+"""More of Keras 2's `keras.backend`: loops, convolutions, normalization, variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ganglion import config, ops, random
+from ganglion.variables import Variable
+
+# ---- loops and parts -----------------------------------------------------------------
+
+
+def map_fn(
+    fn: Callable[[Any], Any], elems: Any, name: str | None = None, dtype: Any = None
+) -> Any:
+    """Return what a function makes of every row."""
+    results = ops.map(fn, elems)
+    return results if dtype is None else ops.cast(results, dtype)
+
+
+def foldl(
+    fn: Callable[[Any, Any], Any],
+    elems: Any,
+    initializer: Any = None,
+    name: str | None = None,
+) -> Any:
+    """Return what a function makes of its last result and each row, from the first."""
+    rows = list(elems) if initializer is None else [initializer, *elems]
+    total = rows[0]
+    for row in rows[1:]:
+        total = fn(total, row)
+    return total
+
+
+def foldr(
+    fn: Callable[[Any, Any], Any],
+    elems: Any,
+    initializer: Any = None,
+    name: str | None = None,
+) -> Any:
+    """Return what a function makes of its last result and each row, from the last."""
+    return foldl(fn, ops.flip(elems, 0), initializer)
+
+
+def reverse(x: Any, axes: Any) -> Any:
+    """Return a tensor with some axes in reverse order."""
+    return ops.flip(x, axis=axes)
+
+
+def slice(x: Any, start: Any, size: Any) -> Any:  # noqa: A001 (Keras' name)
+    """Return a part of a tensor; a size of -1 is all that is left."""
+    sizes = zip(x.shape, start, size, strict=True)
+    shape = [total - begin if n == -1 else n for total, begin, n in sizes]
+    return ops.slice(x, tuple(start), tuple(shape))
+
+
+def prod(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Multiply elements over axes."""
+    return ops.prod(x, axis=axis, keepdims=keepdims)
+
+
+def cumprod(x: Any, axis: int = 0) -> Any:
+    """Return products of all elements up to each."""
+    return ops.cumprod(x, axis=axis)
+
+
+def to_dense(tensor: Any) -> Any:
+    """Return a tensor: all are dense."""
+    return tensor
+
+
+def is_sparse(tensor: Any) -> bool:
+    """Return whether a tensor is sparse: none is."""
+    return False
+
+
+# ---- convolutions --------------------------------------------------------------------
+
+
+def conv3d(
+    x: Any,
+    kernel: Any,
+    strides: Any = (1, 1, 1),
+    padding: str = "valid",
+    data_format: str | None = None,
+    dilation_rate: Any = (1, 1, 1),
+) -> Any:
+    """Slide a kernel over volumes."""
+    return ops.conv(x, kernel, strides, padding, data_format, dilation_rate)
+
+
+def conv2d_transpose(
+    x: Any,
+    kernel: Any,
+    output_shape: Any,
+    strides: Any = (1, 1),
+    padding: str = "valid",
+    data_format: str | None = None,
+    dilation_rate: Any = (1, 1),
+) -> Any:
+    """Slide a kernel the other way round; the output has the shape that is asked."""
+    result = ops.conv_transpose(
+        x, kernel, strides, padding, None, data_format, dilation_rate
+    )
+    wanted = tuple(output_shape)[1:]
+    if any(
+        n is not None and n != m for n, m in zip(wanted, result.shape[1:], strict=True)
+    ):
+        raise ValueError(
+            f"K.conv2d_transpose: the output is {tuple(result.shape)}, not "
+            f"{tuple(output_shape)}. Use `Conv2DTranspose(output_padding=)`."
+        )
+    return result
+
+
+def depthwise_conv2d(
+    x: Any,
+    depthwise_kernel: Any,
+    strides: Any = (1, 1),
+    padding: str = "valid",
+    data_format: str | None = None,
+    dilation_rate: Any = (1, 1),
+) -> Any:
+    """Slide a kernel over each channel."""
+    return ops.depthwise_conv(
+        x, depthwise_kernel, strides, padding, data_format, dilation_rate
+    )
+
+
+def separable_conv2d(
+    x: Any,
+    depthwise_kernel: Any,
+    pointwise_kernel: Any,
+    strides: Any = (1, 1),
+    padding: str = "valid",
+    data_format: str | None = None,
+    dilation_rate: Any = (1, 1),
+) -> Any:
+    """Slide a kernel over each channel, then one across them."""
+    return ops.separable_conv(
+        x,
+        depthwise_kernel,
+        pointwise_kernel,
+        strides,
+        padding,
+        data_format,
+        dilation_rate,
+    )
+
+
+def spatial_3d_padding(
+    x: Any, padding: Any = ((1, 1), (1, 1), (1, 1)), data_format: str | None = None
+) -> Any:
+    """Put zeros around volumes."""
+    if config.data_format_of(data_format) == "channels_first":
+        return ops.pad(x, ((0, 0), (0, 0), *padding))
+    return ops.pad(x, ((0, 0), *padding, (0, 0)))
+
+
+# ---- normalization and variables -----------------------------------------------------
+
+
+def batch_normalization(
+    x: Any,
+    mean: Any,
+    var: Any,
+    beta: Any,
+    gamma: Any,
+    axis: int = -1,
+    epsilon: float = 1e-3,
+) -> Any:
+    """Return numbers of mean zero and variance one, scaled and shifted."""
+    shape = [1] * len(x.shape)
+    shape[axis] = -1
+
+    def along(part: Any) -> Any:
+        is_vector = len(part.shape) == 1
+        return ops.reshape(part, tuple(shape)) if is_vector else part
+
+    normed = (x - along(mean)) / ops.sqrt(along(var) + epsilon)
+    normed = normed if gamma is None else normed * along(gamma)
+    return normed if beta is None else normed + along(beta)
+
+
+def normalize_batch_in_training(
+    x: Any, gamma: Any, beta: Any, reduction_axes: Any, epsilon: float = 1e-3
+) -> tuple[Any, Any, Any]:
+    """Normalize by the mean and the variance of a batch; return them, too."""
+    axes = tuple(reduction_axes)
+    mean, var = ops.moments(x, axes=axes, keepdims=True)
+    shape = tuple(1 if axis in axes else -1 for axis in range(len(x.shape)))
+    shift, scale = (
+        None if part is None else ops.reshape(part, shape) for part in (beta, gamma)
+    )
+    normed = batch_normalization(x, mean, var, shift, scale, epsilon=epsilon)
+    return normed, ops.squeeze(mean, axes), ops.squeeze(var, axes)
+
+
+def moving_average_update(x: Variable, value: Any, momentum: float) -> Any:
+    """Move a variable towards a value."""
+    return x.assign(x * momentum + value * (1.0 - momentum))
+
+
+def random_normal_variable(
+    shape: Any,
+    mean: float,
+    scale: float,
+    dtype: Any = None,
+    name: str | None = None,
+    seed: Any = None,
+) -> Variable:
+    """Return a variable of normal random numbers."""
+    numbers = random.normal(tuple(shape), mean, scale, dtype, seed)
+    return Variable(np.asarray(numbers), dtype=dtype, name=name)
+
+
+def random_uniform_variable(
+    shape: Any,
+    low: float,
+    high: float,
+    dtype: Any = None,
+    name: str | None = None,
+    seed: Any = None,
+) -> Variable:
+    """Return a variable of random numbers between two bounds."""
+    numbers = random.uniform(tuple(shape), low, high, dtype, seed)
+    return Variable(np.asarray(numbers), dtype=dtype, name=name)
+
+
+def is_variable(x: Any) -> bool:
+    """Return whether this is a variable."""
+    return isinstance(x, Variable)

@@ -1,0 +1,121 @@
+"""JAX's transformations and loops: `jit`, `vmap`, `lax.scan` and their kin."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import ganglion
+from ganglion import ops, tree
+from ganglion.tensors import as_tensor
+
+
+def jit(fun: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Compile a function; which arguments are static, it sees by itself."""
+    known = {
+        "static_argnums",
+        "static_argnames",
+        "donate_argnums",
+        "donate_argnames",
+        "inline",
+        "device",
+        "backend",
+    }
+    if set(options) - known:
+        raise TypeError(f"jax.jit: {min(set(options) - known)!r} is not supported.")
+    if fun is None:
+        return functools.partial(jit, **options)
+    return ganglion.function(fun)
+
+
+def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Any:
+    """Return a function that is called for every row of its arguments."""
+    if out_axes != 0:
+        raise NotImplementedError("jax.vmap: `out_axes` must be 0.")
+
+    def over_rows(*args: Any) -> Any:
+        axes = in_axes if isinstance(in_axes, (tuple, list)) else [in_axes] * len(args)
+        if any(axis not in (0, None) for axis in axes):
+            raise NotImplementedError("jax.vmap: `in_axes` must be 0 or None.")
+        rows = [arg for arg, axis in zip(args, axes, strict=True) if axis == 0]
+
+        def called(parts: Any) -> Any:
+            waiting = iter(parts)
+            pairs = zip(args, axes, strict=True)
+            return fun(*(next(waiting) if axis == 0 else arg for arg, axis in pairs))
+
+        return ops.vectorized_map(called, tuple(rows))
+
+    return over_rows
+
+
+def unchanged(x: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return what was given: there is one device, and nothing waits."""
+    return x
+
+
+def hint(*args: Any, **kwargs: Any) -> None:
+    """Accept a wish about JAX's runtime, which changes no result."""
+
+
+def tree_map(f: Callable[..., Any], tree_: Any, *rest: Any, is_leaf: Any = None) -> Any:
+    """Return what a function makes of every leaf."""
+    if is_leaf is not None:
+        raise NotImplementedError("jax.tree.map: `is_leaf` is not supported.")
+    return tree.map_structure(f, tree_, *rest)
+
+
+def tree_leaves(tree_: Any) -> list[Any]:
+    """Return the leaves of a structure."""
+    return tree.flatten(tree_)
+
+
+def fori_loop(lower: Any, upper: Any, body_fun: Any, init_val: Any) -> Any:
+    """Return a state after a function was called for every number of a range."""
+    return ops.fori_loop(lower, upper, body_fun, init_val)
+
+
+def while_loop(cond_fun: Any, body_fun: Any, init_val: Any) -> Any:
+    """Return a state after a function was called as long as a condition holds."""
+    (state,) = ops.while_loop(cond_fun, lambda x: (body_fun(x),), (init_val,))
+    return state
+
+
+def cond(pred: Any, true_fun: Any, false_fun: Any, *operands: Any) -> Any:
+    """Return what one of two functions gives."""
+    return ops.cond(pred, lambda: true_fun(*operands), lambda: false_fun(*operands))
+
+
+def array(x: Any, dtype: Any = None) -> Any:
+    """Return a tensor, of JAX's types: no numbers of 64 bits."""
+    tensor = ops.convert_to_tensor(x, dtype=None if dtype is None else name_of(dtype))
+    if dtype is None and isinstance(tensor, np.ndarray):
+        narrow = {"float64": "float32", "int64": "int32", "uint64": "uint32"}
+        name = tensor.dtype.name
+        return as_tensor(tensor.astype(narrow.get(name, name), copy=False))
+    return tensor
+
+
+def name_of(dtype: Any) -> str:
+    """Return the name of a type."""
+    return dtype if isinstance(dtype, str) else np.dtype(dtype).name
+
+
+def devices(backend: str | None = None) -> list[str]:
+    """Return the names of the devices: one."""
+    return [f"{default_backend()}:0"]
+
+
+def default_backend() -> str:
+    """Return the kind of the device."""
+    from ganglion.compiler import registry
+
+    return "gpu" if registry.unavailable_reason("cuda") is None else "cpu"
+
+
+def device_count() -> int:
+    """Return how many devices train: one."""
+    return 1

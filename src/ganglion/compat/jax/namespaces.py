@@ -1,0 +1,105 @@
+"""The modules `jax`, `jax.numpy`, ... : names of ours, found when they are used."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+_OF_KEYS = """split fold_in normal uniform randint bernoulli categorical
+permutation""".split()  # noqa: SIM905
+# JAX's names, and where in Ganglion they lie. `*` stands for all that `ops` has.
+_NAMES = {
+    "jit": "compat.jax.functions.jit",
+    "vmap": "compat.jax.functions.vmap",
+    "grad": "gradients.grad",
+    "value_and_grad": "gradients.value_and_grad",
+    "checkpoint": "compat.jax.functions.unchanged",
+    "remat": "compat.jax.functions.unchanged",
+    "device_put": "compat.jax.functions.unchanged",
+    "device_get": "compat.jax.functions.unchanged",
+    "block_until_ready": "compat.jax.functions.unchanged",
+    "devices": "compat.jax.functions.devices",
+    "local_devices": "compat.jax.functions.devices",
+    "device_count": "compat.jax.functions.device_count",
+    "local_device_count": "compat.jax.functions.device_count",
+    "default_backend": "compat.jax.functions.default_backend",
+    "Array": "tensors.Tensor",
+    "config.update": "compat.jax.functions.hint",
+    "tree.map": "compat.jax.functions.tree_map",
+    "tree.leaves": "compat.jax.functions.tree_leaves",
+    "tree_util.tree_map": "compat.jax.functions.tree_map",
+    "tree_util.tree_leaves": "compat.jax.functions.tree_leaves",
+    "tree_map": "compat.jax.functions.tree_map",
+    "lax.cond": "compat.jax.functions.cond",
+    "lax.fori_loop": "compat.jax.functions.fori_loop",
+    "lax.scan": "ops.scan",
+    "lax.stop_gradient": "ops.stop_gradient",
+    "lax.while_loop": "compat.jax.functions.while_loop",
+    "numpy.array": "compat.jax.functions.array",
+    "numpy.asarray": "compat.jax.functions.array",
+    "numpy.ndarray": "tensors.Tensor",
+    "random.PRNGKey": "compat.jax.keys.prng_key",
+    "random.key": "compat.jax.keys.prng_key",
+    **{f"random.{name}": f"compat.jax.keys.{name}" for name in _OF_KEYS},
+}
+_MODULES = ("numpy", "nn", "random", "lax", "tree", "tree_util", "config")
+_OF_OPS = ("numpy", "nn")  # whose names are those of `ops`, too
+_OF_NUMPY = """float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64
+bool_ pi e inf nan newaxis""".split()  # noqa: SIM905
+_REASONS = {
+    "sharding": "one device trains here. Leave the mesh and its layouts out.",
+    "pmap": "one device trains here. Use `jax.jit`.",
+    "experimental": "of JAX, only what Keras scripts use most is here.",
+}
+
+
+def find(name: str) -> Any:
+    """Return what `jax.name` is; an `AttributeError` says why it is not there."""
+    if name == "__version__":
+        return "0.10.0"
+    if name in _MODULES:
+        return importlib.import_module(f"jax.{name}")
+    if name in _NAMES:
+        module, _, attribute = _NAMES[name].rpartition(".")
+        return getattr(importlib.import_module(f"ganglion.{module}"), attribute)
+    module, _, attribute = name.rpartition(".")
+    if module == "numpy" and attribute in _OF_NUMPY:
+        return getattr(np, attribute)
+    if module in _OF_OPS:
+        ops = importlib.import_module("ganglion.ops")
+        if hasattr(ops, attribute):
+            return getattr(ops, attribute)
+    raise AttributeError(f"jax.{name}: {_reason(name)}")
+
+
+def _reason(name: str) -> str:
+    return _REASONS.get(name.partition(".")[0]) or (
+        "of JAX, only what Keras scripts use most is here, on Ganglion's ops. Use "
+        "`keras.ops` or NumPy instead."
+    )
+
+
+class Namespace(ModuleType):
+    """A module of JAX's, whose names are looked up when they are used."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, "JAX's names on Ganglion's ops.")
+        self.__path__: list[str] = []
+        self._prefix = name.removeprefix("jax").lstrip(".")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name != "__version__":
+            raise AttributeError(name)
+        value = find(f"{self._prefix}.{name}" if self._prefix else name)
+        setattr(self, name, value)
+        return value
+
+
+def load(name: str) -> Namespace:
+    """Return `jax.name`, or `jax` itself; refuse what has nothing in it."""
+    if name and name not in _MODULES:
+        raise ModuleNotFoundError(f"jax.{name}: {_reason(name)}")
+    return Namespace(f"jax.{name}" if name else "jax")

@@ -1,0 +1,107 @@
+"""The thin `jax` of scripts with KERAS_BACKEND=jax."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from folders import ROOT
+
+import ganglion as keras
+from ganglion.compat.jax import namespaces
+
+SCRIPT = """
+import os
+os.environ["KERAS_BACKEND"] = "jax"
+import numpy as np
+import keras
+import jax
+import jax.numpy as jnp
+from jax import random
+
+assert keras.backend.backend() == keras.config.backend() == "jax"
+x = np.linspace(-1, 1, 48).reshape(12, 4).astype("float32")
+y = x.sum(1, keepdims=True)
+layers = [keras.Input((4,)), keras.layers.Dense(3, "tanh"), keras.layers.Dense(1)]
+model = keras.Sequential(layers)
+loss_fn, optimizer = keras.losses.MeanSquaredError(), keras.optimizers.Adam(0.1)
+start = model.get_weights()
+
+def loss_and_updates(trained, fixed, x, y):
+    y_pred, fixed = model.stateless_call(trained, fixed, x, training=True)
+    return loss_fn(y, y_pred), fixed
+
+both = jax.value_and_grad(loss_and_updates, has_aux=True)
+
+@jax.jit
+def train_step(state, data):
+    trained, fixed, slots = state
+    (loss, fixed), grads = both(trained, fixed, *data)
+    trained, slots = optimizer.stateless_apply(slots, grads, trained)
+    return loss, (trained, fixed, slots)
+
+optimizer.build(model.trainable_variables)
+groups = model.trainable_variables, model.non_trainable_variables, optimizer.variables
+state = tuple([v.value for v in group] for group in groups)
+losses = []
+for begin in (0, 6):
+    batch = jnp.array(x[begin : begin + 6]), jnp.array(y[begin : begin + 6])
+    loss, state = train_step(state, batch)
+    losses.append(float(loss))
+model.set_weights(start)
+model.compile(keras.optimizers.Adam(0.1), "mse")
+history = model.fit(x, y, batch_size=6, shuffle=False, verbose=0)
+assert np.isclose(np.mean(losses), history.history["loss"][0], rtol=1e-5), losses
+assert random.normal(random.PRNGKey(0), (2,)).shape == (2,)
+try:
+    jax.sharding.Mesh
+except AttributeError as error:
+    print(error)
+"""
+
+
+def test_a_script_for_jax_trains_as_fit_does(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    run = subprocess.run(
+        [sys.executable, "-m", "ganglion", str(path)],
+        env={"PYTHONPATH": str(ROOT / "src"), "GANGLION_BACKEND": "numpy"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith("jax.sharding: one device trains here")
+
+
+def test_rows_and_loops():
+    find = namespaces.find
+    x = np.arange(6, dtype="float32").reshape(3, 2)
+    np.testing.assert_array_equal(find("vmap")(lambda row: row * 2)(x), 2 * x)
+    shifted = find("vmap")(lambda row, by: row + by, in_axes=(0, None))(x, x[0])
+    np.testing.assert_array_equal(shifted, x + x[0])
+    add = find("lax.fori_loop")(0, 4, lambda i, total: total + 1.0, 0.0)
+    assert float(add) == 4.0
+    stop = find("lax.while_loop")(lambda n: n < 9, lambda n: n * 2, np.float32(1))
+    assert float(stop) == 16.0
+    assert find("numpy.array")(np.ones(2)).dtype == "float32"
+    assert find("tree.map")(lambda a: a + 1, {"a": 1, "b": [2]}) == {"a": 2, "b": [3]}
+
+
+def test_numbers_depend_on_their_key_alone():
+    find = namespaces.find
+    key = find("random.PRNGKey")(3)
+    first, second = find("random.split")(key)
+    draw = find("random.normal")
+    assert np.array_equal(draw(first, (3,)), draw(first, (3,)))
+    assert not np.array_equal(draw(first, (3,)), draw(second, (3,)))
+    logits = keras.ops.convert_to_tensor([[0.0, 9.0], [9.0, 0.0]])
+    assert find("random.categorical")(key, logits).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("name", ["pmap", "scipy.special", "numpy.nothing"])
+def test_what_is_missing_is_refused_by_its_full_name(name):
+    with pytest.raises(AttributeError, match=f"jax.{name}: "):
+        namespaces.find(name)

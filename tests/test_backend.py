@@ -162,3 +162,15 @@ def test_a_batch_is_normalized():
     np.testing.assert_allclose(np.std(normed, axis=(0, 1)), 1.0, rtol=1e-5)
     np.testing.assert_allclose(mean, X.mean((0, 1)), atol=1e-6)
     np.testing.assert_allclose(var, X.var((0, 1)), rtol=1e-5)
+
+
+def test_what_is_no_tensor_is_shown_by_a_spec_and_refused_by_a_layer():
+    class Two(keras.layers.Layer):
+        def call(self, x):
+            return x * 2, None
+
+    tensor, nothing = K.compute_output_spec(Two().call, K.KerasTensor((None, 3)))
+    assert tensor.shape == (None, 3)
+    assert nothing is None
+    with pytest.raises(ValueError, match="'two_.' returned a non-tensor: None"):
+        Two()(keras.Input((3,)))

@@ -206,6 +206,11 @@ class Call:
         """Remember the outputs, and let them remember this call."""
         self.outputs = outputs
         for index, tensor in enumerate(tree.flatten(outputs)):
+            if not is_symbolic(tensor):
+                raise ValueError(
+                    "All operation outputs must be tensors. The operation "
+                    f"{self.operation.name!r} returned a non-tensor: {tensor!r:.80}"
+                )
             tensor.call, tensor.index = self, index
         return outputs
 
@@ -311,11 +316,15 @@ def infer(
     if _slices.bounded:
         traces += _trace_small(function, args, kwargs, first)
     _slices.bounded = before or _slices.bounded
-    outputs = [
-        KerasTensor(_common_sizes(values), values[0].dtype)
-        for values in zip(*traces, strict=True)
-    ]
+    outputs = [_in_common(values) for values in zip(*traces, strict=True)]
     return tree.pack(structure, outputs)
+
+
+def _in_common(values: Sequence[Any]) -> Any:
+    """Return the Keras tensor for what several traces gave; no tensor stays as it is."""
+    if not hasattr(values[0], "shape"):
+        return values[0]
+    return KerasTensor(_common_sizes(values), values[0].dtype)
 
 
 def _common_sizes(values: Sequence[Value]) -> list[int | None]:

@@ -78,7 +78,10 @@ class KerasHistory(NamedTuple):
 
 
 class KerasTensor(Operators):
-    """A symbolic array: shape (None where unknown), type, and where it comes from."""
+    """A symbolic array: shape (None where unknown), type, and where it comes from.
+
+    One that is said to be sparse or ragged is refused by every op and layer.
+    """
 
     def __init__(
         self,
@@ -89,14 +92,25 @@ class KerasTensor(Operators):
         record_history: bool = True,
         name: str | None = None,
     ) -> None:
-        if sparse or ragged:
-            raise ValueError("Sparse and ragged tensors are not supported.")
+        if sparse and ragged:
+            raise ValueError(
+                "A KerasTensor cannot have `sparse=True` and `ragged=True` at the same "
+                "time."
+            )
         self.shape = _checked_shape(shape)
         self.dtype = tensor_dtype(dtype)
         self.name = name or unique_name("keras_tensor")
-        self.sparse = self.ragged = False
+        self.sparse, self.ragged = bool(sparse), bool(ragged)
         self.call: Call | None = None
         self.index = 0
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("shape", "dtype", "sparse", "ragged") and name in vars(self):
+            raise AttributeError(
+                f"The `{name}` attribute of KerasTensor is immutable. Make a new "
+                "instance, or use an op."
+            )
+        super().__setattr__(name, value)
 
     @property
     def ndim(self) -> int:
@@ -390,6 +404,11 @@ def _trace(
     def stand_in(leaf: Any) -> Any:
         if not is_symbolic(leaf):
             return leaf
+        if leaf.sparse or leaf.ragged:
+            raise ValueError(
+                f'"{leaf.name}" is sparse or ragged, which is not supported: arrays '
+                "are dense."
+            )
         if leaf.dtype == TEXT:
             raise TypeError(
                 f'"{leaf.name}" holds text, which only layers that run on the host '

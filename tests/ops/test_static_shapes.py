@@ -238,3 +238,23 @@ def test_a_keras_tensor_is_no_sequence_and_no_number() -> None:
         int(ganglion.KerasTensor(()))
     with pytest.raises(ValueError, match="cannot be turned into a float"):
         float(ganglion.KerasTensor(()))
+
+
+@pytest.mark.parametrize("kind", ["sparse", "ragged"])
+def test_a_sparse_tensor_says_so_and_is_refused_where_it_is_used(kind: str) -> None:
+    tensor = ganglion.KerasTensor((2, 3), **{kind: True})
+    assert getattr(tensor, kind)
+    for use in (ganglion.ops.exp, ganglion.layers.Dense(2)):
+        with pytest.raises(ValueError, match="sparse or ragged, which is not supp"):
+            use(tensor)
+    with pytest.raises(AttributeError, match=f"`{kind}` attribute .* is immutable"):
+        setattr(tensor, kind, False)
+
+
+def test_the_shape_and_the_type_of_a_tensor_are_fixed() -> None:
+    tensor = ganglion.KerasTensor((2, 3))
+    for name, value in (("shape", (6,)), ("dtype", "int32")):
+        with pytest.raises(AttributeError, match=f"`{name}` attribute .* is immutable"):
+            setattr(tensor, name, value)
+    with pytest.raises(ValueError, match="`sparse=True` and `ragged=True`"):
+        ganglion.KerasTensor((2,), sparse=True, ragged=True)

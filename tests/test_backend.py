@@ -172,5 +172,5 @@ def test_what_is_no_tensor_is_shown_by_a_spec_and_refused_by_a_layer():
     tensor, nothing = K.compute_output_spec(Two().call, K.KerasTensor((None, 3)))
     assert tensor.shape == (None, 3)
     assert nothing is None
-    with pytest.raises(ValueError, match="'two_.' returned a non-tensor: None"):
+    with pytest.raises(ValueError, match=r"'two_.' returned a non-tensor: None"):
         Two()(keras.Input((3,)))

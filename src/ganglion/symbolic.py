@@ -335,7 +335,7 @@ def infer(
 
 
 def _in_common(values: Sequence[Any]) -> Any:
-    """Return the Keras tensor for what several traces gave; no tensor stays as it is."""
+    """Return the Keras tensor for what traces gave; what is none stays as it is."""
     if not hasattr(values[0], "shape"):
         return values[0]
     return KerasTensor(_common_sizes(values), values[0].dtype)

@@ -47,6 +47,7 @@ def op(function: F) -> F:
     makes nodes, and on arrays it computes at once and returns tensors.
     """
     moves_text = function.__name__ in _MOVES
+    returns_the_same = function.__name__ in _RETURN_THE_SAME
 
     @functools.wraps(function)
     def dispatched(*args: Any, **kwargs: Any) -> Any:
@@ -62,7 +63,7 @@ def op(function: F) -> F:
         finally:
             _calls.depth -= 1
         traced = current_scope() or any(isinstance(leaf, Value) for leaf in leaves)
-        if traced and outermost and function.__name__ not in _RETURN_THE_SAME:
+        if traced and outermost and not returns_the_same:
             result = tree.map_leaves(without_mask, result)
         if traced or not outermost:
             return result
@@ -129,9 +130,14 @@ def promoted(*operands: Any) -> list[Value]:
     A Python number takes the type of the arrays it meets; see `result_type`.
     """
     known = [x if is_weak(x) else read(x) for x in operands]
-    arrays = [x for x in known if isinstance(x, Value)]
-    dtype = common_type(arrays, [x for x in known if not isinstance(x, Value)])
-    return broadcast_all([astype(x, dtype) for x in known])
+    types = tuple([x.dtype if isinstance(x, Value) else type(x) for x in known])
+    dtype = _common_type(types, config.floatx())
+    return broadcast_all(
+        [
+            x if isinstance(x, Value) and x.dtype == dtype else astype(x, dtype)
+            for x in known
+        ]
+    )
 
 
 def common_type(arrays: Sequence[Value], scalars: Sequence[Any] = ()) -> np.dtype:
@@ -255,7 +261,7 @@ def broadcast_all(values: list[Value]) -> list[Value]:
     """Stretch values to their common shape, as NumPy does."""
     if (unknown := symbolic.fitting_size()) is not None:
         values = _fitted(values, unknown)
-    shape = _common_shape(tuple(value.shape for value in values))
+    shape = _common_shape(tuple([value.shape for value in values]))
     return [stretch(value, shape) for value in values]
 
 

@@ -25,7 +25,7 @@ from ganglion.compiler.ir.graph import Input, UnknownNumbersError, Value
 from ganglion.system import uncompiled
 from ganglion.system.terminal import tell_once
 from ganglion.tensors import as_tensor
-from ganglion.training.tracing import Step, program_of, state_arrays
+from ganglion.training.tracing import Step, program_of, state_arrays, uncollected
 from ganglion.variables import Scope, Variable, current_scope, read
 
 CACHED_TRACES = 64  # of one function
@@ -210,16 +210,17 @@ class CompiledFunction:
             leaf if value is None else value
             for leaf, value in zip(leaves, inputs, strict=True)
         ]
-        with Scope() as scope:
-            scope.told = False
-            args, kwargs = tree.pack((args, kwargs), values)
-            result = self.python_function(*args, **kwargs)
-            outputs: dict[str, Value] = {}
-            results = tree.map_leaves(functools.partial(_named, outputs), result)
-        data = [value for value in inputs if value is not None]
-        step = program_of(f"function.{self.name}", scope, data, outputs)
-        name = registry.backend_for(step.program)
-        executable = registry.backend(name).compile(step.program)
+        with uncollected:
+            with Scope() as scope:
+                scope.told = False
+                args, kwargs = tree.pack((args, kwargs), values)
+                result = self.python_function(*args, **kwargs)
+                outputs: dict[str, Value] = {}
+                results = tree.map_leaves(functools.partial(_named, outputs), result)
+            data = [value for value in inputs if value is not None]
+            step = program_of(f"function.{self.name}", scope, data, outputs)
+            name = registry.backend_for(step.program)
+            executable = registry.backend(name).compile(step.program)
         names = tuple("" if value is None else value.name for value in inputs)
         return _Trace(step, executable, names, results)
 

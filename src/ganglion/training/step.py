@@ -127,10 +127,11 @@ class StepCache:
         self, kind: str, table: Table, signature: Signature
     ) -> tuple[Step, registry.Executable]:
         registry.expect()
-        step = self.traced(kind, table, signature)
-        name = registry.backend_for(step.program, self._on_gpu)
-        self._on_gpu = name == "cuda"
-        return step, registry.backend(name).compile(step.program)
+        with tracing.uncollected:
+            step = self.traced(kind, table, signature)
+            name = registry.backend_for(step.program, self._on_gpu)
+            self._on_gpu = name == "cuda"
+            return step, registry.backend(name).compile(step.program)
 
     def prepare(self, kind: str, table: Table, size: int, shuffle: bool) -> None:
         """Trace and compile the step for a table, so that the metrics exist."""

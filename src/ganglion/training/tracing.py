@@ -8,7 +8,9 @@ an output.
 from __future__ import annotations
 
 import functools
+import gc
 import inspect
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,6 +38,31 @@ from ganglion.ops.bounds import Limit
 from ganglion.training.data_adapters import PADDING, Batch, ColumnLimit, Signature
 from ganglion.training.state import TrainableModel
 from ganglion.variables import Scope, Variable, arrays_of
+
+
+class _Uncollected:
+    """A block in which Python looks for no garbage; threads may be in it at once."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._was_on = threading.Lock(), 0, False
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._was_on = gc.isenabled()
+                gc.disable()
+            self._inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside and self._was_on:
+                gc.enable()
+
+
+# Tracing and planning make many small objects and keep most: looking through them again
+# and again takes a sixth of the time, and finds next to nothing.
+uncollected = _Uncollected()
 
 
 @dataclass(frozen=True)

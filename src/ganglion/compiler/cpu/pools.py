@@ -13,6 +13,7 @@ from ganglion.compiler.ir.graph import Graph, Node, Op, Value, rewritten
 from ganglion.compiler.ir.pointwise import less, maximum, where
 from ganglion.compiler.ir.pooling import max_pool, max_pool_back
 from ganglion.compiler.ir.shaping import fill, splat
+from ganglion.compiler.plan.expressions import record
 from ganglion.compiler.plan.kernels import (
     Apply,
     Expr,
@@ -229,7 +230,7 @@ class _Reader:
         return _to_first_largest(elements, largest, gradient)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class _Gap(Expr):
     """A gap in an expression, to be filled."""
 

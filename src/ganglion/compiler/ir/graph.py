@@ -237,8 +237,9 @@ class Value(Operators):
     _keras_mask: Any  # see `ganglion.masks`; set where there is one
 
     def __init__(self, shape: Iterable[int], dtype: Any) -> None:
-        _set(self, "shape", Sizes(map(int, shape)))
-        _set(self, "dtype", np.dtype(dtype))
+        exact = shape if type(shape) is Sizes else Sizes(map(int, shape))
+        _set(self, "shape", exact)
+        _set(self, "dtype", dtype if isinstance(dtype, np.dtype) else np.dtype(dtype))
 
     @property
     def ndim(self) -> int:
@@ -378,7 +379,8 @@ class Node(Value):
         _set(self, "op", op)
         _set(self, "number", next_number())
         _set(self, "inputs", tuple(inputs))
-        _set(self, "attrs", MappingProxyType(dict(attrs)))
+        is_fixed = type(attrs) is MappingProxyType  # those of another node
+        _set(self, "attrs", attrs if is_fixed else MappingProxyType(dict(attrs)))
         _set(self, "origin", origins.here() if origin is None else origin)
 
 

@@ -28,6 +28,7 @@ Typed = tuple[Shape, np.dtype]
 
 
 @cache
+@cache
 def is_float(dtype: np.dtype) -> bool:
     """Return whether gradients flow through values of this type."""
     return dtype == BFLOAT16 or np.issubdtype(dtype, np.floating)

@@ -30,9 +30,9 @@ FOLD_LIMIT = 4096  # elements; larger constants cost more than computing them
 
 def simplify(graph: Graph) -> Graph:
     """Return an equal graph with less to do."""
-    if config.verifies_passes():
-        verify(graph)
-    return _simplified(merge_scans(graph) if graph.has_loops else graph)
+    if not config.verifies_passes():  # the pipeline does, when it has finished it
+        return _simplified(merge_scans(graph) if graph.has_loops else graph)
+    return verify(_simplified(merge_scans(verify(graph))))
 
 
 def _simplified(graph: Graph) -> Graph:
@@ -51,7 +51,7 @@ def _simplified(graph: Graph) -> Graph:
         inputs = tuple(map(simple, node.inputs))
         new[node] = _simple(rebuild(node, inputs), shared)
     outputs = {name: simple(value) for name, value in graph.outputs.items()}
-    return verify(Graph.of(graph.name, graph.inputs, outputs))
+    return Graph.of(graph.name, graph.inputs, outputs)
 
 
 def _simple(node: Node, shared: dict[Any, Value]) -> Value:
@@ -72,7 +72,7 @@ def _share(value: Value, shared: dict[Any, Value]) -> Value:
         attrs = _frozen(value.attrs) if value.attrs else ()
         key = (value.op.name, value.inputs, attrs)
     elif isinstance(value, Constant):
-        key = (value.type_text, value.array.tobytes())
+        key = (value.dtype, value.shape, value.array.tobytes())
     return shared.setdefault(key, value)
 
 
@@ -84,14 +84,14 @@ def _frozen(attrs: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _fold(node: Node) -> Value | None:
-    has_record = node.dtype == RECORD or node.op.kind in ("loop", "item")
-    if node.op.kind == "random" or has_record or not node.inputs:
+    kind = node.op.kind
+    if kind in ("random", "loop", "item") or node.dtype == RECORD or not node.inputs:
         return None
     if _all_constant(node.inputs):
         grows = node.op.name in ("broadcast", "pad")
         if node.size <= FOLD_LIMIT and not (grows and node.size > 1):
             return Constant(evaluate([node])[0])
-    if node.op.kind != "pointwise" or node.size <= 1:
+    if kind != "pointwise" or node.size <= 1:
         return None
     scalars = _scalars(node.inputs)
     if not scalars:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, reduce
 from operator import is_
-from typing import Any
+from typing import Any, TypeVar, dataclass_transform, overload
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -16,6 +16,7 @@ from ganglion.compiler.ir.host import HostFunction
 from ganglion.compiler.ir.shaping import is_float
 from ganglion.compiler.ir.table import OPS
 
+T = TypeVar("T")
 Shape = tuple[int, ...]
 BufferKey = tuple[str, str]  # kind and name
 Move = Callable[[Shape, int], tuple[Shape, int]]  # of strides and an offset
@@ -25,6 +26,21 @@ ELEMENT, FUNCTION, DRAW, SHUFFLE = 0.04, 0.7, 4.0, 60.0
 FUNCTIONS = {"exp", "log", "tanh", "sigmoid", "erf", "power", "log1p", "expm1"}
 FUNCTIONS |= {"sin", "cos", "divide", "sqrt", "erfc", "arcsin", "arccos", "arctan"}
 FUNCTIONS |= {"arctan2", "cbrt", "nextafter"}
+
+
+@overload
+def record(cls: type[T]) -> type[T]: ...
+@overload
+def record(*, eq: bool) -> Callable[[type[T]], type[T]]: ...
+@dataclass_transform(frozen_default=True)
+def record(cls: Any = None, *, eq: bool = True) -> Any:
+    """Make a class of frozen records, of which a plan has thousands.
+
+    Only mypy keeps them from being changed: a dataclass that looks after itself takes
+    three times as long to make.
+    """
+    made = dataclass(eq=eq, unsafe_hash=eq)
+    return made if cls is None else made(cls)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +107,7 @@ def extent(strides: Shape, offset: int, shape: Shape) -> tuple[int, int]:
     return offset + low, offset + high
 
 
-@dataclass(frozen=True)
+@record
 class View:
     """Elements of a buffer at offset + sum(index * stride), a stride per loop axis."""
 
@@ -147,7 +163,7 @@ class Memory:
 # ---- expressions -------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Expr:
     """What one iteration of a loop computes."""
 
@@ -180,7 +196,7 @@ class Expr:
         raise NotImplementedError
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Load(Expr):
     """An element of a view."""
 
@@ -200,7 +216,7 @@ class Load(Expr):
         return np.array(memory.see(self.view, shape))
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Literal(Expr):
     """A number."""
 
@@ -210,7 +226,7 @@ class Literal(Expr):
         return np.array(self.value, self.dtype)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Index(Expr):
     """offset + sum(index * stride): a whole number that depends on the point."""
 
@@ -232,7 +248,7 @@ def _indices(strides: Shape, offset: int, shape: Shape) -> np.ndarray:
     return total
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Apply(Expr):
     """A pointwise op of the graph on other expressions."""
 
@@ -256,7 +272,7 @@ class Apply(Expr):
         return np.asarray(OPS[self.op].meaning(*args))
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Indirect(Expr):
     """An element of a row of a table; the row is chosen by an index."""
 
@@ -295,7 +311,7 @@ class Indirect(Expr):
         return np.where(exists, elements, nan) if is_float(self.dtype) else elements
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Uniform(Expr):
     """A uniform random number of the state's stream, by the element's number."""
 
@@ -325,7 +341,7 @@ class Uniform(Expr):
         return drawn[numbers]
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Shuffled(Expr):
     """A position of a random order of the rows."""
 
@@ -351,10 +367,13 @@ class Shuffled(Expr):
         return OPS["shuffle"].meaning(memory.flat(self.state), args[0], self.rows)
 
 
-def walk(*exprs: Expr) -> list[Expr]:
-    """Return expressions and all below them, children first, each once."""
+def walk(*exprs: Expr, behind: Iterable[Expr] = ()) -> list[Expr]:
+    """Return expressions and all below them, children first, each once.
+
+    Those `behind` which it goes on are left out.
+    """
     order: list[Expr] = []
-    seen: set[Expr] = set()
+    seen: set[Expr] = set(behind)
     stack: list[Expr | None] = [*reversed(exprs)]
     while stack:
         expr = stack.pop()

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import is_
 from typing import ClassVar
 
 import numpy as np
@@ -98,6 +99,23 @@ def touched_by(exprs: Iterable[Expr], shape: Shape) -> Iterator[Touched]:
             yield expr.view, shape
         else:
             yield from expr.reads()
+
+
+def _sources(exprs: Iterable[Expr]) -> list[tuple[Buffer, Expr]]:
+    """Return the buffers that expressions read, without what is below, and who does."""
+    return [
+        (buffer, expr)
+        for expr in exprs
+        if not isinstance(expr, (Apply, Literal))
+        for buffer in expr.reads()
+    ]
+
+
+def _above_moved(expr: Expr, moved_to: Mapping[Expr, Expr]) -> Expr:
+    """Return an expression above what has become of those below it."""
+    children = expr.children
+    new = [moved_to[child] for child in children]
+    return expr if all(map(is_, new, children)) else expr.with_children(*new)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,6 +221,27 @@ class Loop(Kernel):
         """What is computed, and all below it: what `walk` returns, for all passes."""
         return tuple(walk(*self.exprs))
 
+    def extended(self, outputs: Sequence[tuple[Expr, View]]) -> Loop:
+        """Return a loop that stores some more; what it has is not walked again."""
+        loop = replace(self, outputs=(*self.outputs, *outputs))
+        new = walk(*(expr for expr, _ in outputs), behind=self.every_expr)
+        vars(loop)["every_expr"] = (*self.every_expr, *new)
+        vars(loop)["_sources"] = (*self._sources, *_sources(new))
+        return loop
+
+    def with_axes(
+        self, shape: Shape, reduced: int, targets: Sequence[View], move: Move
+    ) -> Loop:
+        """Return it as a loop over other axes; `move` changes strides and offsets."""
+        moved_to: dict[Expr, Expr] = {}
+        for expr in self.every_expr:
+            moved_to[expr] = _above_moved(expr, moved_to).moved(move)
+        exprs = [moved_to[expr] for expr in self.exprs]
+        outputs = tuple(zip(exprs, targets, strict=True))
+        loop = replace(self, shape=shape, outputs=outputs, reduced=reduced)
+        vars(loop)["every_expr"] = tuple(moved_to.values())
+        return loop
+
     @property
     def outer(self) -> Shape:
         """The axes that are stored."""
@@ -225,17 +264,20 @@ class Loop(Kernel):
         return list(self._read)
 
     @cached_property
-    def _read(self) -> tuple[Buffer, ...]:
+    def _sources(self) -> tuple[tuple[Buffer, Expr], ...]:
         # Every pass asks, and expressions are long: computed once.
-        buffers = tuple(b for expr in self.every_expr for b in expr.reads())
+        return tuple(_sources(self.every_expr))
+
+    @cached_property
+    def _read(self) -> tuple[Buffer, ...]:
+        buffers = tuple([buffer for buffer, _ in self._sources])
         return (*buffers, self.target.buffer) if self.adds else buffers
 
     @cached_property
     def _readers(self) -> dict[Buffer, list[Expr]]:
         readers: dict[Buffer, list[Expr]] = {}
-        for expr in self.every_expr:
-            for buffer in expr.reads():
-                readers.setdefault(buffer.root, []).append(expr)
+        for buffer, expr in self._sources:
+            readers.setdefault(buffer.root, []).append(expr)
         return readers
 
     def reading(self, memory: Buffer) -> Sequence[Expr]:

@@ -273,7 +273,11 @@ class Lowering:
 
         With `force`, the value itself is expanded even where it should be stored.
         """
-        return finished(self._expanding(value, indices, force))
+        known = self._known(value, indices)
+        return known or finished(self._expanding(value, indices, force))
+
+    # An expression is no deeper than `MAX_DEPTH`: its parts are expanded in place. What
+    # must be stored first may lead as far as the graph is long.
 
     def _expanding(
         self, value: Value, indices: Indices, force: bool = False
@@ -339,8 +343,8 @@ def _combined(indices: Indices, strides: Shape) -> tuple[Shape, int]:
 def _pointwise(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
     args: list[Expr] = []
     for value in node.inputs:
-        expr = low._known(value, indices)  # most are: no call has to wait for them
-        args.append((yield low._expanding(value, indices)) if expr is None else expr)
+        known = low._known(value, indices)  # most are: no call has to wait for them
+        args.append(known or (yield from low._expanding(value, indices)))
     if node.op.name == "cast" and node.dtype == args[0].dtype:
         return args[0]
     return Apply(node.dtype, node.op.name, tuple(args))
@@ -360,7 +364,7 @@ def _broadcast(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
 def _expanding_inner(low: Lowering, x: Value, inner: Indices, rank: int) -> Deep[Expr]:
     """Expand a value; a scalar has no index that says how many axes the loop has."""
     if inner or rank == 0 or isinstance(x, Constant):
-        return low._known(x, inner) or (yield low._expanding(x, inner))
+        return low._known(x, inner) or (yield from low._expanding(x, inner))
     buffer = yield low._storing(x)
     return Load(buffer.dtype, View(buffer, (0,) * rank))
 
@@ -369,13 +373,13 @@ def _transpose(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
     inner: list[AffineIndex] = [indices[0]] * node.ndim
     for axis, source in enumerate(node.attrs["axes"]):
         inner[source] = indices[axis]
-    return (yield low._expanding(node.inputs[0], tuple(inner)))
+    return (yield from low._expanding(node.inputs[0], tuple(inner)))
 
 
 def _slice(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
     spans = zip(indices, node.attrs["starts"], node.attrs["steps"], strict=True)
     inner = tuple(_scaled(index, step, start) for index, start, step in spans)
-    return (yield low._expanding(node.inputs[0], inner))
+    return (yield from low._expanding(node.inputs[0], inner))
 
 
 def _reverse(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
@@ -383,7 +387,7 @@ def _reverse(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
         _scaled(index, -1, size - 1) if axis in node.attrs["axes"] else index
         for axis, (index, size) in enumerate(zip(indices, node.shape, strict=True))
     )
-    return (yield low._expanding(node.inputs[0], inner))
+    return (yield from low._expanding(node.inputs[0], inner))
 
 
 def _split_axes(old: Shape, new: Shape) -> list[tuple[int, ...]] | None:

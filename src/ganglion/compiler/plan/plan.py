@@ -213,34 +213,53 @@ def packed(
     ({'a': 0, 'c': 0, 'b': 8}, 12)
     """
     offsets: dict[T, int] = {}
-    taken = _Taken(len(lives))
+    taken = _Taken() if len(lives) < MANY_ARRAYS else _ManyTaken(len(lives))
     for key in sorted(lives, key=lambda key: (-sizes[key], lives[key])):
         offsets[key] = taken.add(lives[key], sizes[key])
     return offsets, taken.end
 
 
+MANY_ARRAYS = 1000  # that NumPy looks through faster than Python
+
+
 class _Taken:
-    """Stretches that are taken, each for a time, in the order of their offsets.
+    """Stretches that are taken, each for a time, in the order of their offsets."""
 
-    A deep network keeps thousands of arrays at once: they are looked through by NumPy.
-    """
-
-    def __init__(self, most: int) -> None:
-        # Rows: offset, end, first and last time.
-        self._taken = np.empty((4, most), np.int64)
-        self._count = 0
+    def __init__(self) -> None:
+        # Each with its offset, its end, and when it is taken first and last.
+        self._taken: list[tuple[int, int, int, int]] = []
         self.end = 0
 
     def add(self, life: tuple[int, int], size: int) -> int:
         """Take the lowest stretch that is free all the time; return its offset."""
-        starts, ends, first, last = self._taken[:, : self._count]
+        begin, end = life
+        at = 0
+        for start, stop, first, last in self._taken:
+            if first <= end and begin <= last:
+                if start - at >= size:
+                    break
+                at = max(at, stop)
+        insort(self._taken, (at, at + size, begin, end))
+        self.end = max(self.end, at + size)
+        return at
+
+
+class _ManyTaken(_Taken):
+    """The same for a deep network, which keeps thousands of arrays at once."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        # Rows: offset, end, first and last time.
+        self._rows = np.empty((4, most), np.int64)
+        self._count = 0
+
+    def add(self, life: tuple[int, int], size: int) -> int:
+        starts, ends, first, last = self._rows[:, : self._count]
         beside = (first <= life[1]) & (life[0] <= last)
         at = _first_gap(starts[beside], ends[beside], size)
         where = int(np.searchsorted(starts, at))
-        self._taken[:, where + 1 : self._count + 1] = self._taken[
-            :, where : self._count
-        ]
-        self._taken[:, where] = at, at + size, *life
+        self._rows[:, where + 1 : self._count + 1] = self._rows[:, where : self._count]
+        self._rows[:, where] = at, at + size, *life
         self._count += 1
         self.end = max(self.end, at + size)
         return at

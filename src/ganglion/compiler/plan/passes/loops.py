@@ -20,7 +20,6 @@ from ganglion.compiler.plan.kernels import (
     Shape,
     View,
     mapped,
-    rewrite,
 )
 
 # ---- collapsing ----------------------------------------------------------------------
@@ -38,20 +37,18 @@ def collapse(kernel: Kernel) -> Kernel:
         return kernel
     kept = len(kernel.shape) - kernel.reduced
     outer = [group for group in groups if group[0] < kept]
+    axes = [group[-1] for group in groups]
 
-    def strides(old: Shape) -> Shape:
-        return tuple(old[group[-1]] for group in groups) if old else old
+    def move(old: Shape, offset: int) -> tuple[Shape, int]:
+        return tuple([old[axis] for axis in axes]) if old else old, offset
 
     def stored(view: View) -> View:
-        kept_strides = tuple(view.strides[group[-1]] for group in outer)
-        return View(view.buffer, kept_strides, view.offset)
+        strides = tuple([view.strides[axis] for axis in axes[: len(outer)]])
+        return View(view.buffer, strides, view.offset)
 
-    return replace(
-        kernel,
-        shape=tuple(math.prod(kernel.shape[a] for a in group) for group in groups),
-        outputs=tuple((rewrite(e, strides), stored(v)) for e, v in kernel.outputs),
-        reduced=len(groups) - len(outer),
-    )
+    targets = [stored(view) for _, view in kernel.outputs]
+    shape = tuple([math.prod([kernel.shape[a] for a in group]) for group in groups])
+    return kernel.with_axes(shape, len(groups) - len(outer), targets, move)
 
 
 def _collapse_contract(kernel: Contract) -> Contract:
@@ -305,7 +302,7 @@ def _fused(earlier: Loop, loop: Loop) -> Loop:
     joined = loop.outputs
     if not loop.memory_read.isdisjoint(stored):
         joined = tuple((_forwarded(expr, stored), view) for expr, view in joined)
-    return replace(earlier, outputs=(*earlier.outputs, *joined))
+    return earlier.extended(joined)
 
 
 def _forwarded(expr: Expr, stored: dict[Buffer, Expr]) -> Expr:

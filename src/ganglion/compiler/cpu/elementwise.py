@@ -62,7 +62,7 @@ def prefetched_rows(kernel: Loop) -> dict[View, int]:
     Each row is a page or so, beyond which the processor does not prefetch by itself:
     the row below, so many elements farther on, is prefetched.
     """
-    views = {expr.view for expr in kernel.every_expr if _in_rows(expr)}
+    views = {expr.view for expr in kernel.leaves if _in_rows(expr)}
     if not views:
         return {}
     taps = Counter((view.buffer, view.strides) for view in views)
@@ -119,7 +119,7 @@ def suits_lanes(kernel: Loop) -> bool:
         return False
     return not any(
         _is_gathered(expr, axis) or isinstance(expr, (Uniform, Shuffled))
-        for expr in kernel.every_expr
+        for expr in kernel.leaves
     )
 
 

@@ -187,14 +187,15 @@ class _Writer:
         places: dict[int, Any] = {}
         words: list[Key] = []
         for expr in kernel.every_expr:
-            if isinstance(expr, Literal):  # written down where it is used
+            if isinstance(expr, Apply):
+                word = self._apply(expr, places)
+            elif isinstance(expr, Literal):  # written down where it is used
                 places[id(expr)] = ("literal", expr.dtype, _text(expr))
                 continue
-            if isinstance(expr, Apply):
-                words.append(self._apply(expr, places))
             else:
-                words.append(self._leaf(expr, places))
-            places[id(expr)] = len(words) - 1
+                word = self._leaf(expr, places)
+            places[id(expr)] = len(words)
+            words.append(word)
         return (tuple(words), tuple([places[id(expr)] for expr in kernel.exprs]))
 
     def _apply(self, expr: Apply, places: dict[int, Any]) -> Key:
@@ -212,8 +213,6 @@ class _Writer:
     def _leaf(self, expr: Expr, places: dict[int, Any]) -> Key:
         if isinstance(expr, Load):
             return ("load", expr.dtype, self._view(expr.view))
-        if isinstance(expr, Literal):
-            return ("literal", expr.dtype, repr(expr.value), type(expr.value))
         if isinstance(expr, Index):
             steps, offset = self._steps(expr.strides), self._number(expr.offset)
             return ("index", expr.dtype, steps, offset)

@@ -101,14 +101,8 @@ def touched_by(exprs: Iterable[Expr], shape: Shape) -> Iterator[Touched]:
             yield from expr.reads()
 
 
-def _sources(exprs: Iterable[Expr]) -> list[tuple[Buffer, Expr]]:
-    """Return the buffers that expressions read, without what is below, and who does."""
-    return [
-        (buffer, expr)
-        for expr in exprs
-        if not isinstance(expr, (Apply, Literal))
-        for buffer in expr.reads()
-    ]
+def _leaves(exprs: Iterable[Expr]) -> list[Expr]:
+    return [expr for expr in exprs if not isinstance(expr, (Apply, Literal))]
 
 
 def _above_moved(expr: Expr, moved_to: Mapping[Expr, Expr]) -> Expr:
@@ -226,7 +220,7 @@ class Loop(Kernel):
         loop = replace(self, outputs=(*self.outputs, *outputs))
         new = walk(*(expr for expr, _ in outputs), behind=self.every_expr)
         vars(loop)["every_expr"] = (*self.every_expr, *new)
-        vars(loop)["_sources"] = (*self._sources, *_sources(new))
+        vars(loop)["leaves"] = (*self.leaves, *_leaves(new))
         return loop
 
     def with_axes(
@@ -264,20 +258,22 @@ class Loop(Kernel):
         return list(self._read)
 
     @cached_property
-    def _sources(self) -> tuple[tuple[Buffer, Expr], ...]:
-        # Every pass asks, and expressions are long: computed once.
-        return tuple(_sources(self.every_expr))
+    def leaves(self) -> tuple[Expr, ...]:
+        """Those of its expressions that read something, or depend on the point."""
+        return tuple(_leaves(self.every_expr))
 
     @cached_property
     def _read(self) -> tuple[Buffer, ...]:
-        buffers = tuple([buffer for buffer, _ in self._sources])
-        return (*buffers, self.target.buffer) if self.adds else buffers
+        # Every pass asks, and expressions are long: computed once.
+        buffers = [buffer for expr in self.leaves for buffer in expr.reads()]
+        return (*buffers, self.target.buffer) if self.adds else tuple(buffers)
 
     @cached_property
     def _readers(self) -> dict[Buffer, list[Expr]]:
         readers: dict[Buffer, list[Expr]] = {}
-        for buffer, expr in self._sources:
-            readers.setdefault(buffer.root, []).append(expr)
+        for expr in self.leaves:
+            for buffer in expr.reads():
+                readers.setdefault(buffer.root, []).append(expr)
         return readers
 
     def reading(self, memory: Buffer) -> Sequence[Expr]:
@@ -304,7 +300,7 @@ class Loop(Kernel):
     @cached_property
     def _by_rows(self) -> Footprint:
         stored = [(view, self.outer) for _, view in self.outputs]
-        touched = [*stored, *touched_by(self.every_expr, self.shape)]
+        touched = [*stored, *touched_by(self.leaves, self.shape)]
         return Footprint.of(self.shape[0], touched)
 
     def run(self, memory: Memory) -> None:

@@ -60,7 +60,7 @@ def verify(plan: Plan) -> Plan:
 
 
 def _verify_loop(plan: Plan, number: int, kernel: Loop) -> None:
-    for expr in kernel.every_expr:
+    for expr in kernel.leaves:
         if isinstance(expr, Load):
             _inside(plan, number, expr.view, kernel.shape)
     for _, view in kernel.outputs:

@@ -145,7 +145,7 @@ def _groups(kernel: Loop) -> list[list[int]]:
 def _all_strides(kernel: Loop) -> set[Shape]:
     """Return the ways in which a loop goes through memory; most arrays share one."""
     strides = {view.strides + (0,) * kernel.reduced for _, view in kernel.outputs}
-    for expr in kernel.every_expr:
+    for expr in kernel.leaves:
         if isinstance(expr, Load):
             strides.add(expr.view.strides)
         elif isinstance(expr, Index):

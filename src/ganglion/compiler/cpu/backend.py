@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property
 from itertools import accumulate
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,17 +35,76 @@ def unavailable_reason() -> str | None:
 
 
 def compile(program: Program) -> CompiledProgram:  # noqa: A001 (the backends' verb)
-    """Compile a program for this machine."""
+    """Compile a program for this machine, or share the code of an equal one."""
     with forks.held_off():
-        return CompiledProgram(build(program))
+        key = _key_of(program)
+        loaded = None if key is None else LOADED.get(key)
+        if loaded is None:
+            plan = build(program)
+            loaded = Loaded(plan, *code.load(plan), program.state)
+            if key is not None:
+                LOADED.add(key, loaded)
+        names = dict(zip(loaded.state, program.state, strict=True))
+        return CompiledProgram(loaded.plan, loaded, names)
+
+
+def _key_of(program: Program) -> Hashable | None:
+    """Return all that the plan and the code of a program depend on."""
+    structure = program.structure()
+    if structure is None:
+        return None
+    return structure, config.precise(), jit.identity(jit.host())
 
 
 def free_memory() -> None:
     """Free the memory that programs share while none runs, and the code of old ones."""
     with forks.held_off():
         ARENAS.free()
+        LOADED.clear()
         code.forget()
         jit.dispose()
+
+
+class Loaded(NamedTuple):
+    """A plan, its calls and their functions, and what its states are called."""
+
+    plan: CpuPlan
+    calls: list[Record]
+    functions: dict[str, code.Function]
+    state: tuple[str, ...]
+
+
+class LoadedPrograms:
+    """What the last programs were compiled to: the same model is often made again.
+
+    For other folds of the data, other seeds or other rates, say.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._lock, self._most = threading.Lock(), most
+        self._loaded: OrderedDict[Hashable, Loaded] = OrderedDict()
+
+    def get(self, key: Hashable) -> Loaded | None:
+        """Return what an equal program was compiled to, if any was."""
+        with self._lock:
+            if key in self._loaded:
+                self._loaded.move_to_end(key)
+            return self._loaded.get(key)
+
+    def add(self, key: Hashable, loaded: Loaded) -> None:
+        """Keep one, instead of another that was not used for longest."""
+        with self._lock:
+            self._loaded[key] = loaded
+            if len(self._loaded) > self._most:
+                self._loaded.popitem(last=False)
+
+    def clear(self) -> None:
+        """Keep none."""
+        with self._lock:
+            self._loaded.clear()
+
+
+LOADED = LoadedPrograms(most=64)
 
 
 def callbacks_of(
@@ -64,9 +124,17 @@ class CompiledProgram:
 
     keeps_on_device = False
 
-    def __init__(self, plan: CpuPlan) -> None:
+    def __init__(
+        self,
+        plan: CpuPlan,
+        loaded: Loaded | None = None,
+        names: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.plan = plan
-        self._calls, self._functions = code.load(plan)
+        if loaded is None:
+            loaded = Loaded(plan, *code.load(plan), tuple(plan.state))
+        self._calls, self._functions = loaded.calls, loaded.functions
+        self._names = names  # of states, where the plan has others for them
         ARENAS.announce(self, plan.arena)
         # Those that no run is using, by their number of threads.
         self._layouts: defaultdict[int, list[Layout]] = defaultdict(list)
@@ -217,6 +285,7 @@ class CompiledProgram:
                 lambda name: self._functions[name].address,
                 threads,
                 self._callbacks,
+                self._names,
             )
 
 
@@ -346,6 +415,7 @@ class Layout:
         address: Callable[[str], int],
         threads: int,
         callbacks: Mapping[Buffer, Callback] = MappingProxyType({}),
+        names: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._plan, self._calls, self._threads = plan, calls, threads
         # Whose address a slot holds; None where it holds the value of a parameter.
@@ -370,6 +440,8 @@ class Layout:
             self._pointers[:, start:end] = call.parameters
         self._constants: list[np.ndarray] = []  # keeps them alive
         columns: dict[str, list[int]] = {}
+        # The arrays of a state stay the same from run to run, and where they are.
+        self._state: set[str] = set()
         for column, buffer in enumerate(slots):
             if buffer is None:
                 continue
@@ -378,6 +450,10 @@ class Layout:
                 self._pointers[:, column] = self._constants[-1].ctypes.data
             elif buffer.kind == "host":
                 self._pointers[:, column] = callbacks[buffer].address
+            elif buffer.kind == "state":
+                name = names.get(buffer.name, buffer.name)
+                columns.setdefault(name, []).append(column)
+                self._state.add(name)
             elif buffer.kind != "arena":
                 columns.setdefault(buffer.name, []).append(column)
         first_words = [thread * width for thread in range(threads)]
@@ -386,8 +462,6 @@ class Layout:
             for name, own in columns.items()
         }
         self._words = self._pointers.data.cast("B").cast("q")
-        # The arrays of a state stay the same from run to run, and where they are.
-        self._state = {b.name for b in slots if b and b.kind == "state"}
         self._bound: dict[str, weakref.ref[np.ndarray]] = {}
         self._in_arena = [n for n, b in enumerate(slots) if b and b.kind == "arena"]
         offsets = [self._arena_offsets(thread) for thread in range(threads)]

@@ -31,16 +31,9 @@ def fill_masks(layer: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, Any]
     As in Keras, a `call` with one tensor has its mask as `mask`, one with several that
     of each as `<name>_mask`, unless they are given.
     """
-    signature = call_signature(layer)
-    known = dict(kwargs)
-    if "training" not in signature.parameters:
-        known.pop("training", None)  # it applies to the layers below
-    try:
-        bound = signature.bind(*args, **known)
-    except TypeError:
+    arguments = _arguments(layer, args, kwargs)
+    if arguments is None:
         return None, None  # `call` itself is about to say what is wrong
-    bound.apply_defaults()
-    arguments = bound.arguments
     tensors = {name: value for name, value in arguments.items() if _is_tensor(value)}
     names = {name: f"{name}_mask" for name in tensors}
     if len(tensors) == 1:
@@ -51,6 +44,38 @@ def fill_masks(layer: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, Any]
     first = next(iter(arguments.values()), None)
     mask = kwargs.get("mask")
     return first, masks_of(first) if mask is None else mask
+
+
+def _arguments(layer: Any, args: Any, kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the arguments of `call` by name, None if it cannot take these."""
+    signature = call_signature(layer)
+    known = dict(kwargs)
+    if "training" not in signature.parameters:
+        known.pop("training", None)  # it applies to the layers below
+    others = _defaults_of_others(type(layer).call)
+    if others is not None and len(args) == 1 and others.keys() >= known.keys():
+        return {next(iter(signature.parameters)): args[0], **others, **known}
+    try:
+        bound = signature.bind(*args, **known)
+    except TypeError:
+        return None
+    bound.apply_defaults()
+    return bound.arguments
+
+
+@cache
+def _defaults_of_others(method: Callable[..., Any]) -> dict[str, Any] | None:
+    """Return the defaults of all arguments but the first, None if one has none.
+
+    Most layers are called on one tensor, for which binding takes longer than the call.
+    """
+    first, *others = [*_signature(method).parameters.values()] or [None]
+    if first is None or first.kind is not first.POSITIONAL_OR_KEYWORD:
+        return None
+    plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    if any(p.kind not in plain or p.default is p.empty for p in others):
+        return None
+    return {parameter.name: parameter.default for parameter in others}
 
 
 def pass_mask_on(layer: Any, first: Any, outputs: Any, previous: Any) -> None:

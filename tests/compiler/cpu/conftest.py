@@ -1,11 +1,19 @@
-"""What is decided by the size of a product, decided for small ones as for large."""
+"""What is decided by the size of a product, decided for small ones as for large.
+
+Some tests change what the compiler decides by: every program is planned anew.
+"""
 
 from dataclasses import replace
 
 import pytest
 
-from ganglion.compiler.cpu import skip_zeros, small_gemm
+from ganglion.compiler.cpu import backend, skip_zeros, small_gemm
 from ganglion.compiler.cpu.tuning import CPU
+
+
+@pytest.fixture(autouse=True)
+def _planned_anew(monkeypatch):
+    monkeypatch.setattr(backend, "LOADED", backend.LoadedPrograms(most=0))
 
 
 @pytest.fixture

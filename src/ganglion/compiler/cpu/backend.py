@@ -53,7 +53,7 @@ def _key_of(program: Program) -> Hashable | None:
     structure = program.structure()
     if structure is None:
         return None
-    return structure, config.precise(), jit.identity(jit.host())
+    return structure, config.precise(), jit.identity(jit.host()), tuning.CPU
 
 
 def free_memory() -> None:

@@ -69,10 +69,11 @@ def _defaults_of_others(method: Callable[..., Any]) -> dict[str, Any] | None:
 
     Most layers are called on one tensor, for which binding takes longer than the call.
     """
-    first, *others = [*_signature(method).parameters.values()] or [None]
+    parameters = list(_signature(method).parameters.values())
+    first, others = next(iter(parameters), None), parameters[1:]
+    plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     if first is None or first.kind is not first.POSITIONAL_OR_KEYWORD:
         return None
-    plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     if any(p.kind not in plain or p.default is p.empty for p in others):
         return None
     return {parameter.name: parameter.default for parameter in others}

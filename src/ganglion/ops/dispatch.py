@@ -52,8 +52,12 @@ def op(function: F) -> F:
     @functools.wraps(function)
     def dispatched(*args: Any, **kwargs: Any) -> Any:
         leaves = tree.flatten((args, kwargs) if kwargs else args)
-        if any(map(symbolic.is_symbolic, leaves)):
-            return symbolic.record(dispatched, args, kwargs)
+        has_values = False
+        for leaf in leaves:
+            if isinstance(leaf, Value):
+                has_values = True
+            elif isinstance(leaf, symbolic.KerasTensor):
+                return symbolic.record(dispatched, args, kwargs)
         if moves_text and any(map(_is_text, leaves)):
             return _moved_text(dispatched, args, kwargs)
         outermost = _calls.depth == 0
@@ -62,7 +66,7 @@ def op(function: F) -> F:
             result = function(*args, **kwargs)
         finally:
             _calls.depth -= 1
-        traced = current_scope() or any(isinstance(leaf, Value) for leaf in leaves)
+        traced = has_values or current_scope() is not None
         if traced and outermost and not returns_the_same:
             result = tree.map_leaves(without_mask, result)
         if traced or not outermost:

@@ -77,8 +77,9 @@ def reduced(x: Value, axes: Shape) -> Typed:
 
 def _broadcast_infer(x: Value, shape: Shape) -> Typed:
     kept = shape[len(shape) - x.ndim :]
-    fits = x.ndim <= len(shape) and all(
-        n in (1, m) for n, m in zip(x.shape, kept, strict=True)
+    fits = not x.shape or (
+        x.ndim <= len(shape)
+        and all(n in (1, m) for n, m in zip(x.shape, kept, strict=True))
     )
     if not fits:
         raise ShapeError(f"{x.shape} does not broadcast to {shape}")

@@ -219,8 +219,15 @@ class Loop(Kernel):
         """Return a loop that stores some more; what it has is not walked again."""
         loop = replace(self, outputs=(*self.outputs, *outputs))
         new = walk(*(expr for expr, _ in outputs), behind=self.every_expr)
-        vars(loop)["every_expr"] = (*self.every_expr, *new)
-        vars(loop)["leaves"] = (*self.leaves, *_leaves(new))
+        leaves = _leaves(new)
+        read = {buffer.root for expr in leaves for buffer in expr.reads()}
+        written = {view.buffer.root for _, view in outputs}
+        vars(loop).update(
+            every_expr=(*self.every_expr, *new),
+            leaves=(*self.leaves, *leaves),
+            memory_read=self.memory_read | read,
+            memory_written=self.memory_written | written,
+        )
         return loop
 
     def with_axes(
@@ -233,7 +240,11 @@ class Loop(Kernel):
         exprs = [moved_to[expr] for expr in self.exprs]
         outputs = tuple(zip(exprs, targets, strict=True))
         loop = replace(self, shape=shape, outputs=outputs, reduced=reduced)
-        vars(loop)["every_expr"] = tuple(moved_to.values())
+        vars(loop).update(
+            every_expr=tuple(moved_to.values()),
+            memory_read=self.memory_read,
+            memory_written=self.memory_written,
+        )
         return loop
 
     @property

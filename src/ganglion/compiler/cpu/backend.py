@@ -42,7 +42,7 @@ def compile(program: Program) -> CompiledProgram:  # noqa: A001 (the backends' v
         if loaded is None:
             plan = build(program)
             loaded = Loaded(plan, *code.load(plan), program.state)
-            if key is not None:
+            if key is not None and loaded.constant_bytes() <= MOST_CONSTANT_BYTES:
                 LOADED.add(key, loaded)
         names = dict(zip(loaded.state, program.state, strict=True))
         return CompiledProgram(loaded.plan, loaded, names)
@@ -72,6 +72,11 @@ class Loaded(NamedTuple):
     calls: list[Record]
     functions: dict[str, code.Function]
     state: tuple[str, ...]
+
+    def constant_bytes(self) -> int:
+        """Return how much memory its constants take."""
+        buffers = {buffer for call in self.calls for buffer in call.buffers}
+        return sum(buffer.nbytes for buffer in buffers if buffer.kind == "constant")
 
 
 class LoadedPrograms:
@@ -105,6 +110,7 @@ class LoadedPrograms:
 
 
 LOADED = LoadedPrograms(most=64)
+MOST_CONSTANT_BYTES = 1 << 20  # of a program that is kept: tables of numbers are not
 
 
 def callbacks_of(

@@ -413,6 +413,15 @@ class TextType(str):
 
     name, kind = "string", "O"
 
+    def __eq__(self, other: object) -> bool:
+        is_word = isinstance(other, str)
+        return str.__eq__(self, other) if is_word else other in (object, np.dtype("O"))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
+
     def __repr__(self) -> str:
         return "tf.string"
 
@@ -448,10 +457,30 @@ class TextTensor(Tensor):
 
     def __getitem__(self, key: Any) -> Any:
         part = np.asarray(self)[key]
+        if isinstance(part, str):
+            return Text(part)
         return as_tensor(part if isinstance(part, np.ndarray) else _one_text(part))
 
     __iadd__ = __add__
     __hash__ = None
+
+
+class Text(str):
+    """A text out of a tensor of Python's texts, which it still is."""
+
+    @property
+    def dtype(self) -> TextType:
+        """The type of texts."""
+        return TextType("string")
+
+    @property
+    def shape(self) -> Sizes:
+        """No axes."""
+        return Sizes(())
+
+    def numpy(self) -> bytes:
+        """Return the text as bytes, as in TensorFlow."""
+        return self.encode()
 
 
 def _one_text(text: Any) -> np.ndarray:

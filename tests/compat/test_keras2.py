@@ -371,3 +371,14 @@ def test_the_order_of_axes_by_the_names_of_keras_1():
         assert backend.image_dim_ordering() == "th"
     finally:
         backend.set_image_dim_ordering("tf")
+
+
+def test_names_of_metrics_are_those_of_the_logs():
+    inputs = keras.Input((3,))
+    outputs = [keras.layers.Dense(1, name=name)(inputs) for name in ("a", "b")]
+    model = keras.Model(inputs, outputs)
+    model.compile("sgd", ["mse", "mse"], metrics=[["mae"], ["mae"]])
+    x, y = rows(4, 3), [rows(4, 1), rows(4, 1)]
+    logs = model.evaluate(x, y, verbose=0, return_dict=True)
+    values = model.evaluate(x, y, verbose=0)
+    assert dict(zip(model.metrics_names, values, strict=True)) == logs

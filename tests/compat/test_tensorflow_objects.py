@@ -174,6 +174,8 @@ def test_a_layer_gives_texts_as_tensors():
     words = lookup([1, 2])
     assert words.tolist() == ["x", "y"]
     assert words.numpy().tolist() == [b"x", b"y"]
+    assert [word.upper() for word in words] == ["X", "Y"]  # Python's texts still
+    assert words[0].numpy().decode() == "x"
     joined = tf.strings.reduce_join(words)
     assert joined.numpy().decode() == "xy"
 

@@ -283,8 +283,11 @@ class Compilable(Layer):
 
     @property
     def metrics_names(self) -> list[str]:
-        """The names of the metrics."""
-        return [metric.name for metric in self.metrics]
+        """The names of the metrics, with those of their outputs, as in the logs."""
+        compiled = self._compile_metrics
+        pairs = compiled.named() if compiled and compiled.built else ()
+        names = {id(metric): name for name, metric in pairs}
+        return [names.get(id(metric), metric.name) for metric in self.metrics]
 
     def reset_metrics(self) -> None:
         """Start the metrics from nothing."""

@@ -316,20 +316,22 @@ class CompiledMetrics(Metric):
         for metric in self.metrics:
             metric.reset_state()
 
-    def result(self) -> dict[str, Any]:
-        """Return each metric's value by name; equal names are numbered."""
-        results: dict[str, Any] = {}
+    def named(self) -> Iterator[tuple[str, Metric]]:
+        """Yield each metric with the name of its value; equal names are numbered."""
         seen: dict[str, int] = {}
         for prefix, part in zip(self._prefixes, self._plain, strict=True):
             for metric in part:
-                results[_numbered(prefix + metric.name, seen)] = metric.result()
+                yield _numbered(prefix + metric.name, seen), metric
         for prefix, part in zip(self._prefixes, self._weighted, strict=True):
             for metric in part:
                 name = prefix + metric.name
                 if name in seen:
                     name = f"{prefix}weighted_{metric.name}"
-                results[_numbered(name, seen)] = metric.result()
-        return _plain_numbers(results)
+                yield _numbered(name, seen), metric
+
+    def result(self) -> dict[str, Any]:
+        """Return each metric's value by name."""
+        return _plain_numbers({name: metric.result() for name, metric in self.named()})
 
 
 def _any_of_each(plain: list[list[Any]], weighted: list[list[Any]]) -> list[bool]:

@@ -94,7 +94,9 @@ def audio_dataset_from_directory(
         data.class_names, data.file_paths = part.names, part.files
         return data
 
-    return split_files(listing, dataset, shuffle, seed, validation_split, subset)
+    return split_files(
+        listing, dataset, shuffle, seed, validation_split, subset, verbose
+    )
 
 
 def _check_audio_arguments(ragged: Any, length: Any, rate: Any) -> None:

@@ -96,6 +96,7 @@ def split_files(
     seed: int,
     validation_split: float | None,
     subset: str | None,
+    verbose: bool,
 ) -> Any:
     """Mix the files if asked, and return the data of the subset that is wanted.
 
@@ -106,6 +107,7 @@ def split_files(
         seed: Of the mixing.
         validation_split: The share to hold out.
         subset: "training", "validation", "both", or None.
+        verbose: Whether to say how many files are used.
     """
     if shuffle:
         order = np.arange(len(listing.files))
@@ -114,6 +116,9 @@ def split_files(
     size = len(listing.files)
     count = size - int((validation_split or 0) * size)
     training, validation = listing.part(slice(count)), listing.part(slice(count, None))
+    for name, part in (("training", training), ("validation", validation)):
+        if verbose and subset in (name, "both"):
+            print_message(f"Using {len(part.files)} files for {name}.")
     if subset == "both":
         return [make(training, shuffle), make(validation, False)]
     return make(validation if subset == "validation" else training, shuffle)

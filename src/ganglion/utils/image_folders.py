@@ -116,7 +116,9 @@ def image_dataset_from_directory(
         data.class_names, data.file_paths = readable.names, readable.files
         return data
 
-    return split_files(listing, dataset, shuffle, seed, validation_split, subset)
+    return split_files(
+        listing, dataset, shuffle, seed, validation_split, subset, verbose
+    )
 
 
 def _form(size: Any, color: str, interpolation: str, crop: bool, pad: bool) -> Form:

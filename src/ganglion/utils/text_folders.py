@@ -73,7 +73,9 @@ def text_dataset_from_directory(
         data.class_names, data.file_paths = part.names, part.files
         return data
 
-    return split_files(listing, dataset, shuffle, seed, validation_split, subset)
+    return split_files(
+        listing, dataset, shuffle, seed, validation_split, subset, verbose
+    )
 
 
 def _read(paths: list[str], max_length: int | None) -> np.ndarray:

@@ -61,6 +61,7 @@ UNREAD = {
         "batch_size": "all texts are looked at, however many at a time"
     },
     "layers/rnn/loop.py rnn": {"unroll": HINT},
+    "ops/nn.py dot_product_attention": {"flash_attention": HINT},
     "models/model.py Model.call": {"training": "`__call__` tells all layers below"},
     "ops/indexing.py segment_sum": {"sorted": HINT},
     "ops/indexing.py segment_max": {"sorted": HINT},

@@ -202,6 +202,16 @@ def test_tensorflow_reads_our_images(tmp_path):
     assert tensorflow.make_ndarray(value.tensor) == b"{}"
 
 
+@pytest.mark.parametrize(
+    "weights", [[0.0], [1e20, 1e20], [1.0, 1.0 + 2**-52], [np.nan], [-3e38, 3e38]]
+)
+def test_any_weights_have_a_histogram(tmp_path, weights):
+    file = EventFile(tmp_path)
+    file.histogram("w", np.array(weights), 0)
+    file.flush()
+    assert file.path.stat().st_size > 500
+
+
 @pytest.mark.rivals
 def test_tensorflow_reads_our_event_files(tmp_path):
     tensorflow = pytest.importorskip("tensorflow")

@@ -287,6 +287,15 @@ def test_dropout_is_drawn_in_training_alone() -> None:
         assert len(layer._seed_generators) == 1
 
 
+def test_how_attention_is_computed_changes_no_result() -> None:
+    heads = np.random.default_rng(0).normal(size=(2, 5, 2, 4)).astype("float32")
+    plain, flash = (
+        ops.dot_product_attention(heads, heads, heads, flash_attention=chosen)
+        for chosen in (None, True)
+    )
+    np.testing.assert_array_equal(plain, flash)
+
+
 def test_projections_draw_numbers_of_their_own() -> None:
     layer = layers.MultiHeadAttention(2, 4)
     layer(Q, Q)

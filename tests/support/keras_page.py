@@ -82,10 +82,6 @@ REFUSED = {
         "`sparse=True` and `ragged=True` are refused: arrays are dense",
     ),
     **dict.fromkeys(
-        ("dot_product_attention",),
-        "`flash_attention=True` is refused: the compiler chooses how it is computed",
-    ),
-    **dict.fromkeys(
         ("save_model", "save_weights"),
         "`zipped=False` and shards are refused: one file is written",
     ),

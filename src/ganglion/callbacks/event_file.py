@@ -31,6 +31,7 @@ _VALUE_TAG, _VALUE_NUMBER, _VALUE_HISTOGRAM, _VALUE_TENSOR, _VALUE_PLUGIN = (
     9,
 )
 _HISTOGRAM_LIMITS, _HISTOGRAM_COUNTS = 6, 7
+_BINS = 30  # of a histogram
 
 
 class EventFile:
@@ -101,7 +102,7 @@ def _histogram(values: Any) -> bytes:
     array = array[np.isfinite(array)]
     if not array.size:
         array = np.zeros(1)
-    counts, edges = np.histogram(array, bins=30)
+    counts, edges = np.histogram(array, _BINS, _range_of(array))
     summary = [array.min(), array.max(), array.size, array.sum(), (array**2).sum()]
     plain = b"".join(
         _key(number, 1) + struct.pack("<d", value)
@@ -109,6 +110,16 @@ def _histogram(values: Any) -> bytes:
     )
     limits = _message(_HISTOGRAM_LIMITS, edges[1:].astype("<f8").tobytes())
     return plain + limits + _message(_HISTOGRAM_COUNTS, counts.astype("<f8").tobytes())
+
+
+def _range_of(array: np.ndarray) -> tuple[float, float]:
+    """Return bounds between which every bin has a width, also of equal large numbers."""
+    low, high = float(array.min()), float(array.max())
+    least = 2 * _BINS * float(np.spacing(max(abs(low), abs(high))))
+    if high - low < least:
+        margin = max(least, 0.5 if low == high else 0.0)
+        low, high = low - margin, high + margin
+    return low, high
 
 
 def _texts(texts: list[bytes], plugin: str, content: bytes = b"") -> bytes:

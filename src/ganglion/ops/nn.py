@@ -341,17 +341,13 @@ def dot_product_attention(
     Keys and values may have fewer heads, each for a group of heads of the query. `bias`
     is added to the scores and a `mask` chooses those that count, both stretched to
     (batch, heads, queries, keys); `is_causal` leaves out keys later than the query.
+    `flash_attention` changes no result: the compiler chooses how it is computed.
 
     >>> import numpy as np
     >>> query, keys = np.ones((1, 5, 4, 8), "float32"), np.ones((1, 6, 2, 8), "float32")
     >>> dot_product_attention(query, keys, keys).shape
     (1, 5, 4, 8)
     """
-    if flash_attention:
-        raise ValueError(
-            "ops.dot_product_attention does not support `flash_attention=True`: leave "
-            "it out, the compiler chooses how attention is computed."
-        )
     q, k, v = floating(query), floating(key), floating(value)
     groups = _groups(q.shape, k.shape, v.shape)
     fit = _scores(q, k, groups)

@@ -113,7 +113,7 @@ def _histogram(values: Any) -> bytes:
 
 
 def _range_of(array: np.ndarray) -> tuple[float, float]:
-    """Return bounds between which every bin has a width, also of equal large numbers."""
+    """Return bounds between which every bin has a width, of equal numbers, too."""
     low, high = float(array.min()), float(array.max())
     least = 2 * _BINS * float(np.spacing(max(abs(low), abs(high))))
     if high - low < least:

@@ -1,6 +1,7 @@
 """Fixtures of all tests and doctests: a clean start for each, and the rivals."""
 
 import gc
+import importlib.util
 import os
 import signal
 import sys
@@ -26,6 +27,8 @@ from ganglion.compiler.cpu import threads  # noqa: E402
 
 # Programs that a test runs; looking for doctests would import, and so run, them.
 collect_ignore_glob = ["tests/compat/scripts/*", "tests/scripts/*"]
+if importlib.util.find_spec("sklearn") is None:  # no dependency: its users import it
+    collect_ignore_glob.append("src/ganglion/many/estimators.py")
 
 # Tests that run at the same time are no processes that have to share the machine.
 threads.CORE_NAME = f"\0ganglion-test-{os.getpid()}-{{}}"

@@ -34,7 +34,7 @@ FLOORS: list[tuple[str, str]] = [
         "compat.image_generator compat.tensorflow.dtypes",
     ),
     ("training", "training"),
-    ("models", "models distillation many"),
+    ("models", "models distillation many wrappers"),
     (
         "program",
         "__init__ __main__ cli recipes backend race applications explain "
@@ -53,7 +53,8 @@ NOT_FOR = {
     "compiler.cuda": ("compiler.cpu",),
 }
 HEAVY = ("llvmlite", "h5py", "rich", "typer", "PIL", "torch", "tensorflow", "keras",
-         "jax", "matplotlib", "scipy", "ray")  # fmt: skip
+         "jax", "matplotlib", "scipy", "ray", "sklearn", "optuna",
+         "pandas")  # fmt: skip
 
 
 class Import(NamedTuple):

@@ -77,6 +77,7 @@ _LAZY = (
     "recipes",
     "saving",
     "visualization",
+    "wrappers",
 )
 
 

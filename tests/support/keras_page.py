@@ -31,7 +31,6 @@ _FOREIGN = (
     "model in layers of Keras and copy its weights by `set_weights`"
 )
 _SAVED_FORMATS = "use `save`, and `export` of Keras on the file"
-_SKLEARN = "not wrapped: call `fit` and `predict` of the model"
 _ONE_DEVICE = "one device trains: more are refused; use one process a device"
 _LEGACY = "works as today's optimizer; in Keras it only raises an error"
 
@@ -42,9 +41,6 @@ NO = {
     "JaxLayer": _FOREIGN,
     "OrbaxCheckpoint": "Orbax stores arrays of JAX: use `ModelCheckpoint` or "
     "`BackupAndRestore`",
-    "SKLearnClassifier": _SKLEARN,
-    "SKLearnRegressor": _SKLEARN,
-    "SKLearnTransformer": _SKLEARN,
     "TFSMLayer": _FOREIGN,
     "TorchModuleWrapper": _FOREIGN,
     "enable_unsafe_deserialization": "a file must not run code: register a function, "

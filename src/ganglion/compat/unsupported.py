@@ -28,9 +28,9 @@ _TABLE = {
     "one machine with one device trains here. Use the model itself.": (
         "utils: multi_gpu_model",
     ),
-    "Ganglion does not wrap scikit-learn. Call `fit` and `predict` of the model.": (
-        "wrappers",
-    ),
+    "Keras 3 has other estimators for scikit-learn. Use "
+    "`ganglion.many.GanglionClassifier` and `GanglionRegressor`, or "
+    "`wrappers.SKLearnClassifier`.": ("wrappers.scikit_learn",),
     "YAML files are not read, because they may run code. Use `to_json` and "
     "`model_from_json`.": ("models: model_from_yaml",),
     "feature columns are gone from Keras. Use `Normalization`, `StringLookup` and "

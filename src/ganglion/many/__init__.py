@@ -15,11 +15,37 @@ common (the data, the compiled steps) is there once, and every core is busy.
 (2, 2, 1)
 """
 
+from typing import Any as _Any
+
 from ganglion.many.fitting import Interrupted, fit_many
 from ganglion.many.model_set import Member, ModelSet
 from ganglion.many.set_file import load
 from ganglion.many.settings import crossed, folds, grid
 from ganglion.many.using import ensemble, evaluate_many, predict_many
+
+# Those that need scikit-learn, which is no dependency.
+_OF_SKLEARN = (
+    "GanglionClassifier",
+    "GanglionRegressor",
+    "GridSearchCV",
+    "at_once",
+    "cross_validate",
+)
+
+
+def __getattr__(name: str) -> _Any:
+    if name not in _OF_SKLEARN:
+        raise AttributeError(f"module 'ganglion.many' has no attribute {name!r}")
+    try:
+        from ganglion.many import estimators
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("sklearn", "joblib"):
+            raise
+        raise ImportError(
+            f"ganglion.many.{name} needs scikit-learn: pip install scikit-learn."
+        ) from None
+    return getattr(estimators, name)
+
 
 __all__ = [
     "Interrupted",

@@ -200,7 +200,7 @@ class Fitting:
         """Train what is not finished yet; return the whole set."""
         self._workers = Workers(*workers_for(len(self._plans), threads))
         try:
-            with _random_numbers_kept():
+            with kept_random_numbers():
                 self._workers.run(self._work, self._progress.show)
         finally:
             finished = ModelSet([m for m in self._members if m is not None])
@@ -325,7 +325,7 @@ def _callbacks_for(callbacks: Any, plan: ModelPlan) -> list[Any]:
 
 
 @contextmanager
-def _random_numbers_kept() -> Iterator[None]:
+def kept_random_numbers() -> Iterator[None]:
     """Leave the generators of random numbers as they were before this block."""
     states = python_random.getstate(), np.random.get_state()
     ours = random.default_state()

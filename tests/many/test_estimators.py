@@ -1,0 +1,155 @@
+"""Models as estimators of scikit-learn; skipped where it is not installed."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import ganglion as keras
+from ganglion import layers, many, wrappers
+
+try:
+    import sklearn
+except ImportError:
+    sklearn = None
+needs_sklearn = pytest.mark.skipif(sklearn is None, reason="needs scikit-learn")
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 4))
+CLASSES = np.where(X[:, 0] + X[:, 1] > 0, "yes", "no")
+
+
+def build(shape, outputs, units=4, rate=0.05):
+    model = keras.Sequential(
+        [
+            keras.Input(shape),
+            layers.Dense(units, activation="relu"),
+            layers.Dense(outputs, activation="softmax"),
+        ]
+    )
+    model.compile(keras.optimizers.Adam(rate), "sparse_categorical_crossentropy")
+    return model
+
+
+def test_without_scikit_learn_it_says_what_to_install():
+    script = """
+import sys
+sys.modules["sklearn"] = None
+from ganglion import many, wrappers
+for use in (lambda: many.GanglionClassifier, lambda: wrappers.SKLearnRegressor(None)):
+    try:
+        use()
+    except ImportError as error:
+        print(error)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": ":".join(sys.path), "PATH": ""},
+    )
+    assert ran.stdout.count("pip install scikit-learn") == 2
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        many.nothing  # noqa: B018
+
+
+@needs_sklearn
+@pytest.mark.parametrize("name", ["GanglionClassifier", "GanglionRegressor"])
+def test_check_estimator_passes(name):
+    from sklearn.utils.estimator_checks import check_estimator
+
+    estimator = getattr(many, name)(epochs=40)
+    results = check_estimator(estimator, on_fail=None, on_skip=None)
+    failed = [r["check_name"] for r in results if r["status"] == "failed"]
+    assert not failed
+    assert len(results) > 40
+
+
+def dynamic(X, y, loss="mse", last=None):
+    keras.utils.set_random_seed(0)  # some checks fit twice, and compare
+    x = keras.Input((X.shape[1],))
+    hidden = layers.Dense(10, activation="relu")(x)
+    model = keras.Model(x, layers.Dense(y.shape[1], activation=last)(hidden))
+    model.compile("rmsprop", loss)
+    return model
+
+
+@needs_sklearn
+def test_the_estimators_of_keras():
+    from sklearn.utils.estimator_checks import check_estimator
+
+    kwargs = {"loss": "categorical_crossentropy", "last": "softmax"}
+    classifier = wrappers.SKLearnClassifier(
+        dynamic, model_kwargs=kwargs, fit_kwargs={"epochs": 5}
+    )
+    # These fail in Keras as well: it says so in its own tests.
+    known = {
+        "check_classifiers_one_label_sample_weights",
+        "check_classifiers_classes",
+        "check_classifiers_train",
+    }
+    for estimator, allowed in (
+        (classifier, known),
+        (wrappers.SKLearnRegressor(dynamic), set()),
+        (wrappers.SKLearnTransformer(dynamic), set()),
+    ):
+        results = check_estimator(estimator, on_fail=None, on_skip=None)
+        failed = {r["check_name"] for r in results if r["status"] == "failed"}
+        assert failed <= allowed
+
+
+@needs_sklearn
+def test_a_search_gives_the_answers_of_scikit_learn():
+    from sklearn.model_selection import GridSearchCV
+
+    estimator = many.GanglionClassifier(build, epochs=3, random_state=1)
+    grid = {"build__units": [2, 4], "build__rate": [0.1, 0.05, 0.001]}
+    theirs = GridSearchCV(estimator, grid, cv=3).fit(X, CLASSES)
+    ours = many.GridSearchCV(estimator, grid, cv=3, n_jobs=2).fit(X, CLASSES)
+    assert ours.best_params_ == theirs.best_params_
+    for name, column in theirs.cv_results_.items():
+        if not name.endswith("_time"):
+            np.testing.assert_array_equal(ours.cv_results_[name], column)
+    np.testing.assert_array_equal(ours.predict_proba(X), theirs.predict_proba(X))
+
+
+@needs_sklearn
+def test_cross_validation_and_pipelines():
+    from sklearn.model_selection import cross_validate
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    regressor = many.GanglionRegressor(epochs=5, random_state=0)
+    pipeline = make_pipeline(StandardScaler(), regressor)
+    theirs = cross_validate(pipeline, X, X[:, 0], cv=3)
+    ours = many.cross_validate(pipeline, X, X[:, 0], cv=3, n_jobs=2)
+    np.testing.assert_array_equal(ours["test_score"], theirs["test_score"])
+
+
+@needs_sklearn
+def test_estimators_are_pickled_as_files_of_ours():
+    classifier = many.GanglionClassifier(build, epochs=3, random_state=0)
+    classifier.fit(X, CLASSES)
+    data = pickle.dumps(classifier)
+    assert b"model.weights.h5" in data
+    again = pickle.loads(data)
+    np.testing.assert_array_equal(again.predict_proba(X), classifier.predict_proba(X))
+    assert again.history_ == classifier.history_
+    assert set(again.predict(X)) <= {"yes", "no"}
+
+
+@needs_sklearn
+def test_parameters_of_the_builder():
+    from sklearn.base import clone
+
+    classifier = clone(many.GanglionClassifier(build)).set_params(build__units=3)
+    assert classifier.get_params()["build__units"] == 3
+    classifier.set_params(epochs=1).fit(X, CLASSES)
+    assert classifier.model_.layers[0].units == 3
+    with pytest.raises(ValueError, match="only one class"):
+        classifier.fit(X, np.zeros(60))

@@ -19,6 +19,13 @@ from typing import Any as _Any
 
 from ganglion.many.fitting import Interrupted, fit_many
 from ganglion.many.model_set import Member, ModelSet
+from ganglion.many.searching import (
+    HyperParameters,
+    SearchResult,
+    integer,
+    search,
+    uniform,
+)
 from ganglion.many.set_file import load
 from ganglion.many.settings import crossed, folds, grid
 from ganglion.many.using import ensemble, evaluate_many, predict_many
@@ -48,15 +55,20 @@ def __getattr__(name: str) -> _Any:
 
 
 __all__ = [
+    "HyperParameters",
     "Interrupted",
     "Member",
     "ModelSet",
+    "SearchResult",
     "crossed",
     "ensemble",
     "evaluate_many",
     "fit_many",
     "folds",
     "grid",
+    "integer",
     "load",
     "predict_many",
+    "search",
+    "uniform",
 ]

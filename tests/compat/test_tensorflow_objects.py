@@ -74,6 +74,16 @@ def test_a_checkpoint_that_does_not_fit_is_refused(tmp_path):
         tf.train.Checkpoint(net=trained()[0]).read(tmp_path / "bad")
 
 
+def test_weights_saved_in_the_manner_of_tensorflow_are_found(tmp_path):
+    model = trained()[0]
+    assert tf.train.latest_checkpoint(tmp_path / "none") is None
+    for number in range(2):
+        model.save_weights(tmp_path / "runs" / f"cp-{number:04d}.ckpt")
+    latest = tf.train.latest_checkpoint(str(tmp_path / "runs"))
+    assert latest.endswith("runs/cp-0001.ckpt")
+    model.load_weights(latest)
+
+
 # ---- strategies, lists, hints --------------------------------------------------------
 
 

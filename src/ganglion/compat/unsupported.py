@@ -45,6 +45,10 @@ _TABLE = {
     "Keras 3 has it no more. Write it as a Metric.": (
         "metrics: MeanRelativeError MeanTensor SumOverBatchSize",
     ),
+    "its `KerasClassifier` went with Keras 2. Use `keras.wrappers.SKLearnClassifier` "
+    "and its kin, which take a model or a function that builds one.": (
+        "wrappers: scikit_learn",
+    ),
     "optimizers of TensorFlow itself are not run. Use that of the same name in "
     "`keras.optimizers`.": ("optimizers: TFOptimizer",),
     f"Keras 2 dropped this layer. {_OWN_LAYER}": (

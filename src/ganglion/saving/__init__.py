@@ -171,6 +171,8 @@ def save_weights(
             "`.weights.h5` (it was written in that format)",
             changes_defaults=False,
         )
+    if path.suffix not in (".h5", ".hdf5"):  # TensorFlow's checkpoints make folders
+        path.parent.mkdir(parents=True, exist_ok=True)
     with model.between_steps():
         h5.write_h5(path, lambda file: weights.write(model, file, skipped), overwrite)
 

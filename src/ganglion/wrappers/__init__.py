@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ganglion.oldpaths import attribute_of
+
+__getattr__ = attribute_of("ganglion.wrappers")  # says what became of Keras 2's names
+
 
 def _require_sklearn(name: str) -> None:
     raise ImportError(

@@ -169,9 +169,32 @@ class CheckpointManager:
 
 
 def latest_checkpoint(checkpoint_dir: Any) -> str | None:
-    """Return the path of the newest file in a folder, None if there is none."""
-    names = _kept(Path(os.fspath(checkpoint_dir)))
+    """Return the path of the newest file in a folder, None if there is none.
+
+    Where no checkpoint was saved, weights may have been, under a name without ending.
+    """
+    folder = Path(os.fspath(checkpoint_dir))
+    names = _kept(folder) or _weights_in(folder)
     return os.path.join(os.fspath(checkpoint_dir), names[-1]) if names else None
+
+
+def _weights_in(folder: Path) -> list[str]:
+    """Return the files of `save_weights` in TensorFlow's manner, the oldest first."""
+    if not folder.is_dir():
+        return []
+    plain = [
+        path
+        for path in folder.iterdir()
+        if path.is_file() and path.suffix not in (".h5", ".hdf5", ".keras")
+    ]
+    found = [path for path in plain if _starts_as_hdf5(path)]
+    found.sort(key=lambda path: (path.stat().st_mtime_ns, path.name))
+    return [path.name for path in found]
+
+
+def _starts_as_hdf5(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(8) == b"\x89HDF\r\n\x1a\n"
 
 
 # ---- the list of files in a folder ---------------------------------------------------

@@ -799,6 +799,12 @@ REASONS = {
     "model with Keras layers, and the loop with `fit` or `tf.GradientTape`.",
     "placeholder": "TensorFlow 1 with its sessions and graphs is not run. Use "
     "`keras.Input`.",
+    "contrib": "it went with TensorFlow 1. Write the model with Keras layers.",
+    "gradients": "it worked on graphs of TensorFlow 1. Use `tf.GradientTape`.",
+    "experimental.numpy": "use `keras.ops`, which has NumPy's functions.",
+    "experimental": "use `keras.ops`, which has NumPy's functions.",
+    "train.Example": "TFRecord files are not written. Save the data as NumPy arrays.",
+    "train.Feature": "TFRecord files are not written. Save the data as NumPy arrays.",
     "estimator": "estimators are gone from TensorFlow itself. Use a Keras model.",
     "feature_column": "feature columns are gone from Keras. Use its preprocessing "
     "layers: `Normalization`, `StringLookup`, `CategoryEncoding`.",

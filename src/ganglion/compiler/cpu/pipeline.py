@@ -174,7 +174,12 @@ PIPELINE = Pipeline(
             rows_as_columns,
             Contract,
         ),
-        kernel_pass("fuse", "loops that share data read it once", fuse, in_loops=True),
+        kernel_pass(
+            "fuse",
+            "loops that share data read it once",
+            partial(fuse, large_loop=CPU.unfused_loop),
+            in_loops=True,
+        ),
         kernel_pass(
             "split-time-loops",
             "threads take rows of a batch through all steps of time",

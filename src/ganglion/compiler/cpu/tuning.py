@@ -51,6 +51,7 @@ class CpuTuning:
     packed_ahead: int = 8  # rows that are prefetched while columns are packed
 
     # ---- cache blocking
+    unfused_loop: int = 1 << 15  # points: so many need more in common than a number
     slice_bytes: int = 256 * 1024  # of a buffer, unless there are enough slices
     enough_slices: int = 16  # for several threads to get about equal shares
     fewest_slices: int = 8

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -221,3 +224,15 @@ def test_models_of_a_recipe_share_their_steps(name):
         model._step_cache.share(steps)
         model.fit(x, y, batch_size=4, verbose=0)
     assert steps.compilations == 1
+
+
+def test_shared_steps_keep_no_model_alive():
+    steps = SharedSteps()
+    first, second = dense(), dense()
+    for model in (first, second):
+        model._step_cache.share(steps)
+        model.fit(FLAT, Y, verbose=0)
+    weight = weakref.ref(first.layers[0].kernel)
+    del first, model
+    gc.collect()
+    assert weight() is None

@@ -248,7 +248,8 @@ def _shareable(
     if not all(id(variable) in numbers for variable in step.variables.values()):
         return None
     positions = {name: numbers[id(v)] for name, v in step.variables.items()}
-    return _Shared(step, executable, positions)
+    # Without its variables: who shares its steps must not keep a model alive.
+    return _Shared(replace(step, variables={}), executable, positions)
 
 
 # ---- a model ready to train ----------------------------------------------------------

@@ -102,13 +102,17 @@ def test_a_model_with_shared_steps_is_what_it_would_be_alone(name):
             np.testing.assert_array_equal(a.numpy(), b.numpy())
 
 
-def compilations(*models, x=FLAT, y=Y):
-    """Return how often steps of these models are compiled, for one step each."""
+def traces(*models, x=FLAT, y=Y):
+    """Return how often steps of these models are traced, for one step each."""
+    return shared_by(*models, x=x, y=y).traces
+
+
+def shared_by(*models, x=FLAT, y=Y):
     steps = SharedSteps()
     for model in models:
         model._step_cache.share(steps)
         model.fit(x, y, batch_size=20, verbose=0)
-    return steps.compilations
+    return steps
 
 
 def of_the_user(y_true, y_pred):
@@ -131,7 +135,7 @@ def test_rates_names_and_seeds_do_not_tell_models_apart():
         ]
     )
     other_rate = dense(optimizer=keras.optimizers.Adam(0.5))
-    assert compilations(dense(), other_rate, dense(name="x"), compiled(seeded)) == 1
+    assert traces(dense(), other_rate, dense(name="x"), compiled(seeded)) == 1
 
 
 @pytest.mark.parametrize(
@@ -158,8 +162,8 @@ def test_rates_names_and_seeds_do_not_tell_models_apart():
     ],
 )
 def test_what_changes_a_step_tells_models_apart(make):
-    assert compilations(dense(), make()) == 2
-    assert compilations(make(), make()) == 1
+    assert traces(dense(), make()) == 2
+    assert traces(make(), make()) == 1
 
 
 def test_weights_that_are_not_trained_tell_models_apart():
@@ -168,21 +172,37 @@ def test_weights_that_are_not_trained_tell_models_apart():
         model.layers[0].trainable = False
         return compiled(model)
 
-    assert compilations(dense(), frozen()) == 2
+    assert traces(dense(), frozen()) == 2
 
 
-def test_code_of_the_user_is_traced_for_each_model():
-    assert compilations(dense(loss=of_the_user), dense(loss=of_the_user)) == 2
+def test_code_of_the_user_is_traced_for_each_model_and_compiled_once():
+    steps = shared_by(dense(loss=of_the_user), dense(loss=of_the_user))
+    assert (steps.traces, steps.compilations) == (2, 1)
+
+    factor = 2.0
 
     class Own(layers.Layer):
         def call(self, inputs):
-            return inputs * 2.0
+            return inputs * factor
 
     def own():
         model = keras.Sequential([keras.Input((6,)), Own(), layers.Dense(2)])
         return compiled(model)
 
-    assert compilations(own(), own()) == 2
+    steps = SharedSteps()
+    keras.utils.set_random_seed(0)
+    models, histories = [own(), own(), own()], []
+    for model in models:
+        model._step_cache.share(steps)
+        factor = 3.0 if model is models[2] else 2.0  # which no structure could show
+        histories.append(train(model, FLAT, Y))
+    assert steps.traces == 3 * 4
+    assert steps.compilations == 2 * 4
+    keras.utils.set_random_seed(0)
+    for expected in histories:
+        model = own()
+        factor = 3.0 if expected is histories[2] else 2.0
+        assert train(model, FLAT, Y) == expected
 
 
 def test_data_by_name_goes_to_the_outputs_of_that_name():

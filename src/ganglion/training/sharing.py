@@ -4,7 +4,8 @@ Two models whose structures are equal have equal steps, each with its own variab
 structure is all that a step is traced from: layers, losses, metrics, optimizer and
 every number in them that is not a variable. It is read off the objects themselves, so
 that what was changed after construction counts. Objects and functions that are not
-Ganglion's may look at anything: a model with such has steps of its own.
+Ganglion's may look at anything: a model with such is traced, and shares what is
+compiled with those whose traces are equal.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ from __future__ import annotations
 import functools
 import threading
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ganglion import random, tree
+from ganglion import config, random, tree
 from ganglion.compiler import registry
-from ganglion.compiler.ir.graph import Input
+from ganglion.compiler.ir.graph import Constant, Graph, Input, Value
+from ganglion.compiler.ir.program import Program
 from ganglion.random import SeedGenerator
 from ganglion.symbolic import KerasTensor
 from ganglion.training.compile_utils import Outputs, is_structured
@@ -198,44 +200,118 @@ class _Shared:
 
 
 class SharedSteps:
-    """The compiled steps of a set of models, each made once for equal models."""
+    """The compiled steps of a set of models, each made once for equal models.
+
+    A model whose structure is known is not even traced. Any other one is, and uses what
+    was compiled for a program that computes the same.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._steps: dict[Any, _Shared | None] = {}
-        self.compilations = 0
+        self._programs: dict[Any, tuple[Program, registry.Executable]] = {}
+        self.traces = self.compilations = 0
 
     def step(
         self,
         key: tuple[Any, ...],
         structure: Structure | None,
-        compiled: Callable[[], tuple[Step, registry.Executable]],
+        trace: Callable[[], Step],
+        compile_step: Callable[[Step], registry.Executable],
     ) -> tuple[Step, registry.Executable]:
-        """Return a step of a model with this structure; compile it if it is new."""
-        if structure is None:
-            return self._compile(compiled)
+        """Return a step of a model with this structure; make it if it is new."""
         with self._lock:
-            key = (*key, structure.key)
-            shared = self._steps.get(key)
-            if shared is not None:
-                return shared.of(structure)
-            step, executable = self._compile(compiled)
-            if key not in self._steps:
+            if structure is not None:
+                key = (*key, structure.key)
+                shared = self._steps.get(key)
+                if shared is not None:
+                    return shared.of(structure)
+            self.traces += 1
+            step = trace()
+            _refuse_default_generator(step)
+            step, executable = self._compiled(step, compile_step)
+            if structure is not None and key not in self._steps:
                 self._steps[key] = _shareable(step, executable, structure)
             return step, executable
 
-    def _compile(
-        self, compiled: Callable[[], tuple[Step, registry.Executable]]
+    def _compiled(
+        self, step: Step, compile_step: Callable[[Step], registry.Executable]
     ) -> tuple[Step, registry.Executable]:
+        """Return a step as a program that was compiled before, if one is equal."""
+        key = program_key(step.program)
+        known = self._programs.get(key) if key is not None else None
+        if known is not None:
+            program, executable = known
+            names = zip(program.state, step.program.state, strict=True)
+            own = {theirs: step.variables[name] for theirs, name in names}
+            return replace(step, program=program, variables=own), executable
         self.compilations += 1
-        step, executable = compiled()
-        if random.is_default_state(step.variables.values()):
-            raise ValueError(
-                "The model draws random numbers without a seed, from one generator "
-                "that all models would share: give what draws them a "
-                "`random.SeedGenerator` of its own."
-            )
+        executable = compile_step(step)
+        if key is not None and not executable.keeps_on_device and not step.late:
+            self._programs[key] = step.program, executable
         return step, executable
+
+
+def _refuse_default_generator(step: Step) -> None:
+    if random.is_default_state(step.variables.values()):
+        raise ValueError(
+            "The model draws random numbers without a seed, from one generator that "
+            "all models would share: give what draws them a `random.SeedGenerator` of "
+            "its own."
+        )
+
+
+def program_key(program: Program) -> tuple[Any, ...] | None:
+    """Return all that a program computes, whatever its state is called.
+
+    None if it calls functions of the host, of which nothing is known.
+    """
+    roles: dict[str, Any] = dict(zip(program.data, program.data, strict=True))
+    roles |= {name: number for number, name in enumerate(program.state)}
+    try:
+        graph = _graph_tokens(program.graph, roles)
+    except _UnknownCodeError:
+        return None
+    return (*config.traced_choices(), program.data, program.results, graph)
+
+
+def _graph_tokens(graph: Graph, roles: Mapping[str, Any]) -> tuple[Any, ...]:
+    numbers: dict[Value, int] = {}
+    tokens: list[Any] = []
+    for argument in graph.inputs:
+        role = roles.get(argument.name, argument.name)
+        tokens.append((role, argument.shape, str(argument.dtype)))
+        numbers[argument] = len(numbers)
+    for node in graph.nodes:
+        for value in node.inputs:
+            if isinstance(value, Constant) and value not in numbers:
+                numbers[value] = len(numbers)
+                tokens.append(_attr_token(value.array))
+        sources = tuple(numbers[value] for value in node.inputs)
+        numbers[node] = len(numbers)
+        attrs = tuple((name, _attr_token(a)) for name, a in node.attrs.items())
+        tokens.append((node.op.name, sources, attrs, node.shape, str(node.dtype)))
+    for name, value in graph.outputs.items():
+        end: Any = numbers.get(value)
+        if isinstance(value, Constant):
+            end = _attr_token(value.array)
+        tokens.append((roles.get(name, name), end))
+    return tuple(tokens)
+
+
+def _attr_token(attr: Any) -> Any:
+    if isinstance(attr, _PLAIN):
+        return type(attr).__name__, repr(attr)
+    if isinstance(attr, (tuple, list)):
+        return tuple(map(_attr_token, attr))
+    if isinstance(attr, np.dtype):
+        return str(attr)
+    if isinstance(attr, (np.ndarray, np.generic)):
+        array = np.asarray(attr)
+        return array.shape, str(array.dtype), array.tobytes()
+    if isinstance(attr, Graph):
+        return _graph_tokens(attr, {})
+    raise _UnknownCodeError
 
 
 def _shareable(

@@ -98,7 +98,7 @@ class StepCache:
             sharing.names_that_matter(model, table.names),
         )
         return self.shared.step(
-            key, structure, lambda: self._traced_and_compiled(kind, table, signature)
+            key, structure, lambda: self._traced(kind, table, signature), self._compile
         )
 
     def _read_structure(
@@ -121,17 +121,19 @@ class StepCache:
             uncompiled.note("models with run_eagerly=True", self._model.name)
             eager = EagerSteps(self._model, kind, table.names, signature)
             return eager.step, eager
-        return self._traced_and_compiled(kind, table, signature)
+        step = self._traced(kind, table, signature)
+        return step, self._compile(step)
 
-    def _traced_and_compiled(
-        self, kind: str, table: Table, signature: Signature
-    ) -> tuple[Step, registry.Executable]:
+    def _traced(self, kind: str, table: Table, signature: Signature) -> Step:
         registry.expect()
         with tracing.uncollected:
-            step = self.traced(kind, table, signature)
+            return self.traced(kind, table, signature)
+
+    def _compile(self, step: Step) -> registry.Executable:
+        with tracing.uncollected:
             name = registry.backend_for(step.program, self._on_gpu)
             self._on_gpu = name == "cuda"
-            return step, registry.backend(name).compile(step.program)
+            return registry.backend(name).compile(step.program)
 
     def prepare(self, kind: str, table: Table, size: int, shuffle: bool) -> None:
         """Trace and compile the step for a table, so that the metrics exist."""

@@ -338,26 +338,6 @@ nets.sigmoid_cross_entropy_with_logits(labels, logits)
 nets.softmax_cross_entropy_with_logits(labels, logits, axis)
         softplus(features) = softplus(x)
         softsign(features) = softsign(x)
-        compute_average_loss(per_example_loss, sample_weight, global_batch_size) = \
-nets.compute_average_loss(per_example_loss, sample_weight, global_batch_size)
-        conv3d(input, filters, strides, padding, data_format, dilations) = \
-nets.conv3d(input, filters, strides, padding, data_format, dilations)
-        crelu(features, axis) = nets.crelu(features, axis)
-        ctc_loss(labels, logits, label_length, logit_length, logits_time_major, \
-blank_index) = nets.ctc_loss(labels, logits, label_length, logit_length, \
-logits_time_major, blank_index)
-        local_response_normalization(input, depth_radius, bias, alpha, beta) = \
-nets.local_response_normalization(input, depth_radius, bias, alpha, beta)
-        log_poisson_loss(targets, log_input, compute_full_loss) = \
-nets.log_poisson_loss(targets, log_input, compute_full_loss)
-        lrn(input, depth_radius, bias, alpha, beta) = \
-nets.local_response_normalization(input, depth_radius, bias, alpha, beta)
-        scale_regularization_loss(regularization_loss) = \
-nets.scale_regularization_loss(regularization_loss)
-        separable_conv2d(input, depthwise_filter, pointwise_filter, strides, padding, \
-data_format, dilations) = nets.separable_conv2d(input, depthwise_filter, \
-pointwise_filter, strides, padding, data_format, dilations)
-        zero_fraction(value) = arrays.zero_fraction(value)
         sparse_softmax_cross_entropy_with_logits(labels, logits) = \
 nets.sparse_softmax_cross_entropy_with_logits(labels, logits)
         swish(features) = silu(x)

@@ -247,13 +247,6 @@ def theirs(name: str) -> Any:
 
 
 @pytest.mark.parametrize(("name", "args", "kwargs"), CASES)
-def test_every_name_is_listed_once() -> None:
-    for modules, text in names.FUNCTIONS:
-        listed = [line.strip().partition("(")[0] for line in text.splitlines()]
-        once = set(filter(None, listed))
-        assert sorted(once) == sorted(filter(None, listed)), modules
-
-
 def test_a_function_is_tensorflows(name, args, kwargs):
     expected = arrays(theirs(name)(*args, **kwargs))
     if name in ("sort", "argsort") and not hasattr(ops, name):
@@ -380,3 +373,10 @@ def test_the_version_is_that_of_the_keras_it_speaks():
         assert aliases.version_of("keras") == "2.15.0"
     finally:
         keras2.set_active(None)
+
+
+def test_every_name_is_listed_once() -> None:
+    for modules, text in names.FUNCTIONS:
+        listed = [line.strip().partition("(")[0] for line in text.splitlines()]
+        once = set(filter(None, listed))
+        assert sorted(once) == sorted(filter(None, listed)), modules

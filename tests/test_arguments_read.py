@@ -86,6 +86,18 @@ UNREAD = {
         "synchronization": ONE_DEVICE,
     },
 }
+_NESTED = "which parameters belong to which choice: only names that are asked for count"
+_FIRST = "a trial draws every value: there is no first one that takes the defaults"
+UNREAD |= {
+    f"many/searching.py HyperParameters.{kind}": {"kwargs": _NESTED} | more
+    for kind, more in {
+        "Int": {"default": _FIRST},
+        "Float": {"default": _FIRST},
+        "Boolean": {"default": _FIRST},
+        "Choice": {"ordered": HINT},
+        "Fixed": {},
+    }.items()
+}
 UNREAD |= {
     "__init__.py unload_ipython_extension": {"ipython": INTERFACE},
     "compat/aliases.py AliasFinder.find_spec": {"path": INTERFACE, "target": INTERFACE},

@@ -204,7 +204,7 @@ class Fitting:
                 self._workers.run(self._work, self._progress.show)
         finally:
             finished = ModelSet([m for m in self._members if m is not None])
-            self._progress.end(finished)
+            self._progress.end()
         if len(finished) < len(self._plans):
             raise self._interrupted(finished)
         if self._saved is not None:

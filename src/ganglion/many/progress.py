@@ -97,7 +97,7 @@ class Progress:
         if self._is_drawn:
             print_message(f"{_ERASE}{self.line()}", line_break=False, drawn=True)
 
-    def end(self, finished: ModelSet) -> None:
+    def end(self) -> None:
         """Show the last line, and let it stand."""
         if self._verbose != 1:
             return

@@ -106,7 +106,7 @@ class LiveTable(Progress):
         title = f"{self._name}: {len(done)}/{self.total} models  {self.time_left}"
         return terminal_table(groups, title, None)
 
-    def end(self, finished: ModelSet) -> None:
+    def end(self) -> None:
         if self._live is not None:
             self._live.stop()
 

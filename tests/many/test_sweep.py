@@ -172,8 +172,8 @@ def test_the_live_table_grows(script, tmp_path):
         def show(self):
             tables.append(self._table(self.done))
 
-        def end(self, finished):
-            tables.append(self._table(finished))
+        def end(self):
+            tables.append(self._table(self.done))
 
     live = Kept("net", None)
     settings = sweep.settings_of(experiment, {"units": [2, 3]}, [0, 1], None)

@@ -36,7 +36,6 @@ from ganglion.switches import (
 from ganglion.switches import (
     enable_unsafe_deserialization as enable_unsafe_deserialization,
 )
-from ganglion.switches import environment_variable
 from ganglion.switches import (
     is_flash_attention_enabled as is_flash_attention_enabled,
 )
@@ -394,6 +393,24 @@ def _known(name: str, kind: str, names: Iterable[str], variable: str = "") -> st
         lead = f"{variable}: " if variable else ""
         raise ValueError(f"{lead}Unknown {kind} {name!r}. {closest(name, names)}")
     return name
+
+
+_encoded_name = cache(os.environ.encodekey)  # as the environment knows it
+
+
+def environment_variable(name: str) -> str:
+    """Return a variable of the environment as it is now, "" if it is not set.
+
+    Every step asks for some that are hardly ever set, and `os.environ` takes its time
+    to say so: what it looks into is asked first.
+
+    >>> environment_variable("NOT_SET")
+    ''
+    """
+    names = getattr(os.environ, "_data", None)
+    if names is not None and _encoded_name(name) not in names:
+        return ""
+    return os.environ.get(name, "")
 
 
 def _switch(variable: str, default: bool) -> bool:

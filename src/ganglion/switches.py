@@ -10,12 +10,10 @@ import sys
 import traceback
 import types
 import warnings
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 _PACKAGE = str(Path(__file__).parent)
-_encoded_name = cache(os.environ.encodekey)  # as the environment knows it
 
 _LIMITS = {
     "max_epochs": "KERAS_MAX_EPOCHS",
@@ -27,21 +25,6 @@ _switches: dict[str, Any] = {
     "max_epochs": None,
     "max_steps_per_epoch": None,
 }
-
-
-def environment_variable(name: str) -> str:
-    """Return a variable of the environment as it is now, "" if it is not set.
-
-    Every step asks for some that are hardly ever set, and `os.environ` takes its time
-    to say so: what it looks into is asked first.
-
-    >>> environment_variable("NOT_SET")
-    ''
-    """
-    names = getattr(os.environ, "_data", None)
-    if names is not None and _encoded_name(name) not in names:
-        return ""
-    return os.environ.get(name, "")
 
 
 # ---- progress and stack traces ------------------------------------------------------
@@ -117,7 +100,7 @@ def _limit(name: str) -> int | None:
     if _switches[name] is not None:
         return int(_switches[name])
     variable = _LIMITS[name]
-    text = environment_variable(variable).strip()
+    text = os.environ.get(variable, "").strip()
     if text and not text.isdecimal():
         raise ValueError(f"{variable} must be a whole number, not {text!r}.")
     return int(text) if text else None

@@ -127,17 +127,17 @@ def test_an_optional_input_may_be_none() -> None:
 
 SPECS = [
     (InputSpec(ndim=2), A, None),
-    (InputSpec(ndim=3), A, "3 axes"),
-    (InputSpec(min_ndim=3), A, "at least 3"),
-    (InputSpec(max_ndim=1), A, "at most 1"),
-    (InputSpec(shape=(None, 4)), A, "size 4"),
-    (InputSpec(axes={-1: 5}), A, "size 5"),
+    (InputSpec(ndim=3), A, "expected ndim=3, found ndim=2"),
+    (InputSpec(min_ndim=3), A, "expected min_ndim=3, found ndim=2"),
+    (InputSpec(max_ndim=1), A, "expected max_ndim=1, found ndim=2"),
+    (InputSpec(shape=(None, 4)), A, r"expected shape=\(None, 4\)"),
+    (InputSpec(axes={-1: 5}), A, "expected axis -1 .* to have value 5"),
     (InputSpec(axes={-1: None}), A, None),
     (InputSpec(dtype="int32"), A, "int32 is expected"),
     ([InputSpec(ndim=2), InputSpec(ndim=2)], [A, B], None),
     ([InputSpec(ndim=2)], [A, B], "takes 1 input"),
     ({"a": InputSpec(ndim=2)}, {"a": A}, None),
-    ({"a": InputSpec(ndim=3)}, {"a": A}, "3 axes"),
+    ({"a": InputSpec(ndim=3)}, {"a": A}, "expected ndim=3"),
     ([InputSpec(ndim=2, optional=True), InputSpec(ndim=2)], [None, A], None),
     ([InputSpec(ndim=2), None], [A, A], None),
     (

@@ -79,12 +79,10 @@ class Dense(Quantizable):
 
     def call(self, inputs: Any) -> Any:
         if self._is_quantized:
-            outputs = self._quantized_product(inputs)
+            outputs, bias = self._quantized_product(inputs), self._bias_to_add()
         else:
-            outputs = ops.matmul(inputs, self.kernel)
-        if self.bias is not None:
-            outputs = outputs + self._bias_to_add()
-        return activated(self, outputs)
+            outputs, bias = ops.matmul(inputs, self.kernel), self.bias
+        return activated(self, outputs if bias is None else outputs + bias)
 
     def _scaled_axes(self) -> tuple[int, ...]:
         return (0,)

@@ -99,9 +99,10 @@ class Float8(Adaptable):
     def _bias_to_add(self) -> Any:
         """Return the bias; beside float8 it is rounded to bfloat16, as in Keras."""
         bias = self.bias  # type: ignore[attr-defined]
-        if self.quantization_mode == "float8" and self.compute_dtype == "float32":
-            return ops.cast(ops.cast(bias, "bfloat16"), bias.dtype)
-        return bias
+        rounds = self.quantization_mode == "float8" and self.compute_dtype == "float32"
+        if bias is None or not rounds:
+            return bias
+        return ops.cast(ops.cast(bias, "bfloat16"), bias.dtype)
 
 
 def _updated(x: Any, scale: Any, history: Any, dtype: str) -> tuple[Any, Any]:

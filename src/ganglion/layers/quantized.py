@@ -259,9 +259,11 @@ class Quantizable(Calibrated):
         return ops.cast(outputs, self.compute_dtype)
 
     def _base_weight(self) -> Any:
+        if not self._is_quantized:
+            return super()._base_weight()
         if self._is_calibrated:
             return self._small_numbers()
-        if self.quantization_mode != "int4" or not self._is_quantized:
+        if self.quantization_mode != "int4":
             return super()._base_weight()
         unpacked = unpack_int4(self._plain, self._matrix_shape[-1], axis=-1)
         return self._from_matrix(unpacked)

@@ -34,12 +34,18 @@ def jit(fun: Callable[..., Any] | None = None, **options: Any) -> Any:
 def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Any:
     """Return a function that is called for every row of its arguments."""
     if out_axes != 0:
-        raise NotImplementedError("jax.vmap: `out_axes` must be 0.")
+        raise NotImplementedError(
+            "jax.vmap: `out_axes` must be 0; move the axis of what it returns with "
+            "`jax.numpy.moveaxis`."
+        )
 
     def over_rows(*args: Any) -> Any:
         axes = in_axes if isinstance(in_axes, (tuple, list)) else [in_axes] * len(args)
         if any(axis not in (0, None) for axis in axes):
-            raise NotImplementedError("jax.vmap: `in_axes` must be 0 or None.")
+            raise NotImplementedError(
+                "jax.vmap: `in_axes` must be 0 or None; move the axis of an argument "
+                "to the front with `jax.numpy.moveaxis`."
+            )
         rows = [arg for arg, axis in zip(args, axes, strict=True) if axis == 0]
 
         def called(parts: Any) -> Any:
@@ -64,7 +70,10 @@ def hint(*args: Any, **kwargs: Any) -> None:
 def tree_map(f: Callable[..., Any], tree_: Any, *rest: Any, is_leaf: Any = None) -> Any:
     """Return what a function makes of every leaf."""
     if is_leaf is not None:
-        raise NotImplementedError("jax.tree.map: `is_leaf` is not supported.")
+        raise NotImplementedError(
+            "jax.tree.map: `is_leaf` is not supported; walk through such a structure "
+            "with a function of your own."
+        )
     return tree.map_structure(f, tree_, *rest)
 
 

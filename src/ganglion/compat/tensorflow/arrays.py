@@ -483,7 +483,8 @@ def reverse_sequence(
     """Return sequences whose first steps are in reverse order."""
     if (seq_axis, batch_axis) != (1, 0):
         raise NotImplementedError(
-            "tf.reverse_sequence: only seq_axis=1 with batch_axis=0 is supported."
+            "tf.reverse_sequence: only seq_axis=1 with batch_axis=0 is supported; "
+            "bring the axes there with `tf.transpose`, and back."
         )
     steps = ops.arange(int(input.shape[1]))
     lengths = ops.expand_dims(ops.cast(seq_lengths, "int32"), 1)

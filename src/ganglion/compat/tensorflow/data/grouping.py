@@ -197,7 +197,10 @@ def save(
     if not items:
         raise ValueError("tf.data.Dataset.save: the data set is empty.")
     if any(leaf.dtype.kind == "O" for leaf in tree.flatten(items[0])):
-        raise NotImplementedError("tf.data.Dataset.save: texts are not written.")
+        raise NotImplementedError(
+            "tf.data.Dataset.save: texts are not written. Save their tokens, or write "
+            "the texts to files and read those with `tf.data.TextLineDataset`."
+        )
     folder = Path(str(path))
     folder.mkdir(parents=True, exist_ok=True)
 

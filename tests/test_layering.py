@@ -34,7 +34,7 @@ FLOORS: list[tuple[str, str]] = [
         "compat.image_generator compat.tensorflow.dtypes",
     ),
     ("training", "training"),
-    ("models", "models distillation many wrappers"),
+    ("models", "models distillation many wrappers export"),
     (
         "program",
         "__init__ __main__ cli recipes backend race applications explain "

@@ -68,6 +68,7 @@ _LAZY = (
     "distillation",
     "distribution",
     "dtype_policies",
+    "export",
     "images",
     "legacy",
     "explain",

@@ -65,7 +65,7 @@ def test_ops_by_kind():
         keras.ops.nn.sigmod  # noqa: B018
 
 
-def test_export_names_itself_and_the_way_out(tmp_path):
+def test_export_names_the_formats_it_lacks_and_the_way_out(tmp_path):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-    with pytest.raises(NotImplementedError, match=r"keras\.Model\.export.*\.keras"):
-        model.export(tmp_path / "model.onnx", format="onnx")
+    with pytest.raises(ValueError, match=r"tf_saved_model.*model\.save"):
+        model.export(tmp_path / "model", format="tf_saved_model")

@@ -12,7 +12,7 @@ import typer
 
 from ganglion import config
 from ganglion import recipes as recipe_book
-from ganglion.cli import bench, cam, info, predict, race, run, sweep, train
+from ganglion.cli import bench, cam, export, info, predict, race, run, sweep, train
 from ganglion.cli.options import BatchSize, RecipeName, choice
 from ganglion.system import terminal
 
@@ -190,6 +190,7 @@ _add(
     "pets.keras --images photos",
     "pets.keras --images photos --all --out confusion.png",
 )
+_add(export.export, "--formats")
 
 if __name__ == "__main__":
     main()

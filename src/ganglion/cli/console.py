@@ -29,3 +29,15 @@ def decoding() -> Iterator[Callable[[int, int], None] | None]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("decoding images", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show on a terminal that something is at work."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(terminal.printable(what)):
+        yield

@@ -321,13 +321,31 @@ class Model(Trainer):
 
         saving.save_model(self, filepath, overwrite=overwrite, zipped=zipped, **kwargs)
 
-    def export(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
-        """Refuse to write the files of other runtimes, with the way out."""
-        raise NotImplementedError(
-            f"keras.Model.export: {filepath} cannot be written, as files of other "
-            "runtimes (SavedModel, ONNX, LiteRT, OpenVINO) are not made here. Save the "
-            "model with `model.save('model.keras')`, and export that file with Keras."
+    def export(
+        self,
+        filepath: Any,
+        format: str | None = None,  # noqa: A002 (Keras' word)
+        verbose: bool | None = None,
+        input_signature: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """Write the model in a format that runs without Ganglion.
+
+        Args:
+            filepath: Where to.
+            format: One of `ganglion.export.formats`; by default the suffix says it.
+            verbose: Whether to print what was written; by default yes.
+            input_signature: The shape and type of each input, where the model leaves
+                sizes open.
+            kwargs: Options of the format, see `docs/export.md`.
+        """
+        from ganglion.export import export_model
+
+        exported = export_model(
+            self, filepath, format, input_signature=input_signature, **kwargs
         )
+        if verbose is not False:
+            print(exported)
 
     def save_weights(
         self, filepath: Any, overwrite: bool = True, max_shard_size: Any = None

@@ -1,0 +1,103 @@
+"""A trained model for places without Ganglion: C, machine code, WebAssembly, ONNX."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ganglion import files
+from ganglion.export import formats
+from ganglion.saving.files import local_path
+
+__all__ = ["Exported", "export_model"]
+
+
+class Exported(NamedTuple):
+    """What was written, and what to know about it."""
+
+    format: str
+    files: tuple[Path, ...]
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        sizes = [f"{path} ({_size(path.stat().st_size)})" for path in self.files]
+        return "\n".join([f"Wrote {', '.join(sizes)}.", *self.notes])
+
+
+def export_model(
+    model: Any,
+    filepath: str | os.PathLike[str],
+    format: str | None = None,  # noqa: A002 (Keras' word)
+    **options: Any,
+) -> Exported:
+    """Write a model in a format that needs no Ganglion; all of its files, or none.
+
+    Args:
+        model: A built model.
+        filepath: Where to.
+        format: The name of a format; by default the path's suffix says it.
+        options: Of the format; None stands for what it does by default.
+
+    Returns:
+        The files, and what to know about them.
+    """
+    path = local_path(filepath)
+    row = formats.find(format, path)
+    given = {name: value for name, value in options.items() if value is not None}
+    _check_options(row, given)
+    _check_place(path)
+    if not model.built:
+        raise ValueError(
+            f'The model "{model.name}" has no weights yet: call it on data, or start '
+            "it with an Input, before it is exported."
+        )
+    artifact = row.writer()(model, path, **given)
+    _write(artifact.files)
+    return Exported(row.name, tuple(artifact.files), artifact.notes)
+
+
+def _check_options(row: formats.Format, given: Mapping[str, Any]) -> None:
+    unknown = [name for name in given if name not in row.options]
+    if unknown:
+        known = ", ".join(row.options) or "none"
+        raise ValueError(
+            f"The format {row.name!r} has no option {', '.join(unknown)}; its options: "
+            f"{known}."
+        )
+
+
+def _check_place(path: Path) -> None:
+    if path.is_dir():
+        raise IsADirectoryError(f"Cannot export to {path}: it is a folder.")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"Cannot export to {path}: there is no folder {path.parent}. Make it first."
+        )
+    files.refuse_special(path, "write")
+
+
+def _write(contents: Mapping[Path, bytes]) -> None:
+    """Write all files; where one cannot be written, take those before it away again."""
+    new: list[Path] = []
+    try:
+        for path, content in contents.items():
+            is_new = not path.exists()
+            files.write_file(path, content)
+            if is_new:
+                new.append(path)
+    except BaseException:
+        for path in new:
+            with suppress(OSError):
+                path.unlink()
+        raise
+
+
+def _size(count: int) -> str:
+    for unit in ("bytes", "KB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}" if unit != "bytes" else f"{count} bytes"
+        count /= 1000  # type: ignore[assignment]
+    return f"{count:.3g} GB"

@@ -1,0 +1,100 @@
+"""The formats that models are exported to: a row each."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Artifact(NamedTuple):
+    """What a model becomes: the bytes of each file, and what a user should know."""
+
+    files: dict[Path, bytes]
+    notes: tuple[str, ...] = ()
+
+
+Writer = Callable[..., Artifact]  # (model, path, **options)
+
+
+@dataclass(frozen=True)
+class Format:
+    """A kind of file that models are exported to."""
+
+    name: str
+    suffixes: tuple[str, ...]  # of paths that mean this format
+    description: str  # one line
+    function: str  # "module:name" of a `Writer`
+    options: tuple[str, ...] = ()  # that the function takes
+    needs: tuple[str, ...] = ()  # modules that must be installed
+    extra: str | None = None  # of the package, that installs them
+
+    def writer(self) -> Writer:
+        """Return the function; refuse where a package is missing, with the way out."""
+        for name in self.needs:
+            try:
+                importlib.import_module(name)
+            except ImportError as error:
+                raise ImportError(
+                    f"Exporting to {self.name} needs {name} ({error}): "
+                    f"pip install 'ganglion-nn[{self.extra}]'"
+                ) from None
+        module, _, name = self.function.partition(":")
+        writer: Writer = getattr(importlib.import_module(module), name)
+        return writer
+
+
+FORMATS: tuple[Format, ...] = ()
+
+# Formats of Keras that are not written here, and what to use instead.
+_ELSEWHERE = "save it with `model.save('model.keras')` and export that file with Keras"
+INSTEAD = {
+    "tf_saved_model": 'format="onnx" runs wherever a SavedModel is served; for a '
+    f"SavedModel itself, {_ELSEWHERE}",
+    "openvino": 'OpenVINO reads ONNX: use format="onnx"',
+    "litert": f'format="c" runs on small devices; for LiteRT itself, {_ELSEWHERE}',
+    "torch": f"for a program of torch.export, {_ELSEWHERE}",
+}
+
+
+def names() -> list[str]:
+    """Return the names of all formats."""
+    return [row.name for row in FORMATS]
+
+
+def find(name: str | None, path: Path) -> Format:
+    """Return a format by its name, or by the suffix of a path."""
+    if name is None:
+        return _by_suffix(path)
+    for row in FORMATS:
+        if row.name == name:
+            return row
+    if name in INSTEAD:
+        raise ValueError(
+            f"The format {name!r} of Keras is not written here: {INSTEAD[name]}. "
+            f"There are: {_listed(names())}."
+        )
+    raise ValueError(f"There is no format {name!r}; choose {_listed(names())}.")
+
+
+def _by_suffix(path: Path) -> Format:
+    # The longest first: "net.weights.json" is no ".json".
+    fitting = [
+        (len(suffix), row)
+        for row in FORMATS
+        for suffix in row.suffixes
+        if path.name.lower().endswith(suffix)
+    ]
+    if fitting:
+        return max(fitting, key=lambda pair: pair[0])[1]
+    known = [f"{suffix} ({row.name})" for row in FORMATS for suffix in row.suffixes]
+    raise ValueError(
+        f"{path}: the suffix does not say a format (Keras' default, a SavedModel, is "
+        f"not written here). Choose one of {_listed(known)}, or say `format=`."
+    )
+
+
+def _listed(words: Iterable[str]) -> str:
+    return ", ".join(words)

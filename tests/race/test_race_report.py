@@ -20,10 +20,11 @@ import race_made_up
 from rich.console import Console
 from typer.testing import CliRunner
 
+from ganglion import pages
 from ganglion.race import figures, results
 from ganglion.race.report import charts, html, markdown, terminal_tables
 
-PAGE = Path(html.__file__).parent / "page"
+PAGE = Path(pages.__file__).parent / "assets"
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;]]>$x"
 
 
@@ -269,7 +270,7 @@ def test_the_vendored_library_is_the_one_its_note_tells() -> None:
         assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == expected
     version = re.search(r"uPlot\) ([\d.]+), MIT", note)[1]
     assert f"(v{version})" in (folder / "uPlot.iife.min.js").read_text()[:100]
-    for text in (PAGE / "page.js", folder / "uPlot.iife.min.js"):
+    for text in (PAGE / "curves.js", folder / "uPlot.iife.min.js"):
         assert "</script" not in text.read_text().lower()
 
 

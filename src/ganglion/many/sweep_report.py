@@ -19,10 +19,7 @@ from ganglion.many.sweep import (
     grows,
     model_record,
 )
-from ganglion.race.figures import NOTHING, number_text, when
-from ganglion.race.report import charts
-from ganglion.race.report.html import document, section
-from ganglion.race.report.markup import (
+from ganglion.pages.markup import (
     Html,
     clean,
     element,
@@ -31,6 +28,9 @@ from ganglion.race.report.markup import (
     number,
     table,
 )
+from ganglion.race.figures import NOTHING, number_text, when
+from ganglion.race.report import charts
+from ganglion.race.report.html import section
 from ganglion.system import terminal
 
 FILE = "report.html"
@@ -146,7 +146,9 @@ def page(results: Results) -> str:
         section("Machine", _machine(results), 2),
     )
     chart = {"name": "0", "score": score, "curves": curves}
-    return document(f"{results.name}: a sweep", joined([top, body, _footer()]), [chart])
+    content = joined([top, body, _footer()])
+    title = f"{results.name}: a sweep"
+    return charts.document(title, content, [chart], "ganglion sweep")
 
 
 def _curve(group: Group, place: int) -> dict[str, Any]:

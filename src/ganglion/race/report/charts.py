@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from ganglion.race import figures
-from ganglion.race.figures import Group
-from ganglion.race.report.markup import (
+from ganglion.pages import document as pages
+from ganglion.pages.markup import (
     Html,
     clean,
     element,
@@ -21,6 +19,8 @@ from ganglion.race.report.markup import (
     number,
     table,
 )
+from ganglion.race import figures
+from ganglion.race.figures import Group
 from ganglion.race.results import Epoch, Race, Run
 
 # An engine has one place, hence one colour (page.css) and one shape, in every report.
@@ -141,16 +141,25 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return round(fmean(known), 6) if len(known) == len(values) else None
 
 
-def chart_data(charts: Sequence[dict[str, Any]]) -> Html:
-    """Return the data for the script as JSON that cannot end its own element."""
-    text = json.dumps(
-        {"shapes": SHAPES, "dashes": DASHES, "charts": charts},
-        separators=(",", ":"),
-        allow_nan=False,
+def document(
+    title: str,
+    body: Html,
+    charts: Sequence[dict[str, Any]],
+    generator: str,
+    *,
+    data: Mapping[str, Any] | None = None,
+    scripts: Sequence[str] = (),
+) -> str:
+    """Return a page with curves that its script draws, and with more scripts."""
+    curves = {"shapes": SHAPES, "dashes": DASHES, "charts": charts}
+    return pages.document(
+        title,
+        body,
+        generator=generator,
+        data={"curves": curves, **(data or {})},
+        scripts=[pages.plotting_library(), pages.asset(pages.CURVES), *scripts],
+        styles=[pages.plotting_style()],
     )
-    for sign in "<>&":
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
-    return Html(text)
 
 
 def curves_section(

@@ -1,25 +1,21 @@
 """`report.html`: a race, or several, as one page that needs no network.
 
 Everything is inside: the tables as plain HTML, the curves as data for a script that
-draws them with uPlot (page/vendor). A content security policy allows just these
-scripts and styles, by their hashes: a log that holds a script is shown, never run.
+draws them with uPlot.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-from collections.abc import Iterable, Sequence
-from importlib import resources
+from collections.abc import Sequence
 from pathlib import Path
-from string import Template, ascii_uppercase
+from string import ascii_uppercase
 from typing import Any
 
 from ganglion import files
+from ganglion.pages.markup import Html, element, joined
 from ganglion.race import figures
 from ganglion.race.report import charts as report_charts
 from ganglion.race.report import content, html_tables
-from ganglion.race.report.markup import Html, element, escaped, joined
 from ganglion.race.results import Race
 
 FILE = "report.html"
@@ -48,46 +44,7 @@ def page(races: Sequence[Race]) -> str:
         body = _single(races[0], charts)
     else:
         body = _several(sorted(races, key=lambda race: race.started), charts)
-    return document(_title(races), body, charts)
-
-
-def document(title: str, body: Html, charts: Sequence[dict[str, Any]]) -> str:
-    """Return a page of any content, and of curves that its script draws."""
-    library, script = _library(), _file("page.js")
-    style = _file("vendor/uPlot.min.css") + "\n" + _file("page.css")
-    return Template(_file("page.html")).substitute(
-        policy=_policy([library, script], [style]),
-        title=escaped(title),
-        style=style,
-        body=body,
-        data=report_charts.chart_data(charts),
-        library=library,
-        script=script,
-    )
-
-
-def _file(name: str) -> str:
-    folder = resources.files("ganglion.race.report") / "page"
-    return folder.joinpath(name).read_text(encoding="utf-8").replace("\r\n", "\n")
-
-
-def _library() -> str:
-    """Return uPlot with its licence, which every copy has to carry."""
-    return f"/*\n{_file('vendor/uPlot.LICENSE')}*/\n{_file('vendor/uPlot.iife.min.js')}"
-
-
-def _policy(scripts: Iterable[str], styles: Iterable[str]) -> str:
-    def sources(texts: Iterable[str]) -> str:
-        hashes = (hashlib.sha256(text.encode()).digest() for text in texts)
-        return " ".join(
-            f"'sha256-{base64.b64encode(digest).decode()}'" for digest in hashes
-        )
-
-    return (
-        f"default-src 'none'; script-src {sources(scripts)}; "
-        f"style-src {sources(styles)}; img-src data:; base-uri 'none'; "
-        "form-action 'none'"
-    )
+    return report_charts.document(_title(races), body, charts, "ganglion race")
 
 
 def _title(races: Sequence[Race]) -> str:

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ganglion.race import figures
-from ganglion.race.figures import NOTHING, Group, Spread
-from ganglion.race.report import content
-from ganglion.race.report.charts import named, row_class, swatch
-from ganglion.race.report.content import RunColumn, Value
-from ganglion.race.report.markup import (
+from ganglion.pages.markup import (
     Html,
     element,
     heading,
@@ -19,6 +14,11 @@ from ganglion.race.report.markup import (
     number,
     table,
 )
+from ganglion.race import figures
+from ganglion.race.figures import NOTHING, Group, Spread
+from ganglion.race.report import content
+from ganglion.race.report.charts import named, row_class, swatch
+from ganglion.race.report.content import RunColumn, Value
 from ganglion.race.results import Race, Run
 
 _TIMES = (content.TRAINING, content.TESTING, content.RUN_TIME)

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from ganglion import files
+from ganglion.pages.markup import clean
 from ganglion.race import figures
 from ganglion.race.figures import NOTHING, Group
 from ganglion.race.report import content
-from ganglion.race.report.markup import clean
 from ganglion.race.results import Race
 
 FILE = "results.md"

@@ -4,6 +4,7 @@
 #   make race     the main experiment in every engine that can be installed
 #                                                  (EPOCHS=30 for the whole of it)
 #   make test     style, types, and every test     (ARGS="-k layers" for some)
+#   make wheel    what is published, in dist/, tried in an empty environment
 
 PYTHON ?= python3
 VENV := .venv
@@ -14,7 +15,7 @@ EPOCHS ?= 3
 # Each is tried by itself: the race goes on without those that cannot be had.
 RIVALS := torch==2.13.0 tensorflow-cpu==2.21.* keras==3.15.* jax==0.10.*
 
-.PHONY: race rivals test check style clean
+.PHONY: race rivals test check style wheel clean
 
 # Tables on the screen; results and report.html in a new folder of race-results.
 race: $(VENV)/core.done rivals
@@ -42,6 +43,17 @@ check: style
 style: $(VENV)/dev.done
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+
+# The wheel and nothing else, with what it needs, in an environment of its own.
+wheel: $(VENV)/dev.done
+	rm -rf dist
+	@$(PIP) build
+	$(BIN)/python -m build
+	@smoke=$$(mktemp -d) && trap 'rm -rf "$$smoke"' EXIT && \
+	$(PYTHON) -m venv "$$smoke" && \
+	"$$smoke/bin/python" -m pip install --quiet --disable-pip-version-check dist/*.whl && \
+	"$$smoke/bin/ganglion" doctor && \
+	"$$smoke/bin/python" -P tests/support/smoke.py "$$smoke"
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \

@@ -441,6 +441,17 @@ def check_environment() -> None:
     Otherwise a number of threads, say, would be looked at by the first program that is
     large enough for several.
     """
-    for read in (backend_choice, threads, precise, precision, pin_threads, debugs):
+    for read in ENVIRONMENT_READERS:
         read()
-    verifies_passes()
+
+
+# Each reads one variable, and refuses a value that cannot be meant.
+ENVIRONMENT_READERS = (
+    backend_choice,
+    threads,
+    precise,
+    precision,
+    pin_threads,
+    debugs,
+    verifies_passes,
+)

@@ -144,10 +144,15 @@ def test_shells_complete_names(words, names):
     assert set(done.output.split()) == names
 
 
-def test_completion_can_be_installed():
-    text = CliRunner().invoke(app, ["--help"]).output
-    assert "--install-completion" in text
-    assert "--show-completion" in text
+def test_completion_can_be_installed(tmp_path):
+    # As under another program than a shell: Typer would look for the one it runs in.
+    told = {"HOME": str(tmp_path), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    words = ["--install-completion", "bash"]
+    done = CliRunner().invoke(app, words, prog_name="ganglion", env=told)
+    assert done.exit_code == 0, done.output
+    script = tmp_path / ".bash_completions" / "ganglion.sh"
+    assert "_GANGLION_COMPLETE=complete_bash" in script.read_text()
+    assert str(script) in (tmp_path / ".bashrc").read_text()
 
 
 # ---- variables -----------------------------------------------------------------------

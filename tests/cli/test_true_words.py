@@ -119,7 +119,7 @@ def test_every_command_line_of_the_pages_is_one():
     wrong = []
     for page, line in lines:
         words = [word for word in shlex.split(line)[1:] if word != "--help"]
-        if words[0] in ("--install-completion", "--version"):
+        if words[0] in ("--install-completion", "--show-completion", "--version"):
             continue
         context = program.make_context("ganglion", [], resilient_parsing=True)
         name, command, rest = program.resolve_command(context, words)

@@ -12,7 +12,18 @@ import typer
 
 from ganglion import config
 from ganglion import recipes as recipe_book
-from ganglion.cli import bench, cam, export, info, predict, race, run, sweep, train
+from ganglion.cli import (
+    bench,
+    cam,
+    doctor,
+    export,
+    info,
+    predict,
+    race,
+    run,
+    sweep,
+    train,
+)
 from ganglion.cli.options import BatchSize, RecipeName, choice
 from ganglion.system import terminal
 
@@ -30,16 +41,20 @@ app = typer.Typer(
 def main() -> None:
     """Run the command line; errors are one line, without a stack trace."""
     atexit.register(gc.freeze)  # the end need not look for garbage: it took 60 ms
-    shows_traces = False
     try:
-        config.check_environment()
-        shows_traces = config.debugs()
         app(prog_name=NAME)
     except (ValueError, RuntimeError, OSError, ImportError) as error:
-        if shows_traces:
+        if _shows_traces():
             raise
         print(terminal.lines(f"{NAME}: {error}"), file=sys.stderr)
         sys.exit(1)
+
+
+def _shows_traces() -> bool:
+    try:
+        return config.debugs()
+    except ValueError:  # the variable itself is what is wrong
+        return False
 
 
 def _show_version(is_asked: bool) -> None:
@@ -50,6 +65,7 @@ def _show_version(is_asked: bool) -> None:
 
 @app.callback()
 def _options(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
@@ -61,6 +77,8 @@ def _options(
     ] = False,
 ) -> None:
     """Take what comes before a command."""
+    if context.invoked_subcommand != doctor.doctor.__name__:  # it tells all of them
+        config.check_environment()
 
 
 def _add(command: Callable[..., Any], *examples: str, **settings: Any) -> None:
@@ -160,6 +178,7 @@ def dump(
 
 _add(info.cache, "", "clear")
 _add(info.info, "")
+_add(doctor.doctor, "", "--json")
 _add(
     cam.cam,
     "cam.keras --data cifar10 --out maps",

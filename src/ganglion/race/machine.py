@@ -244,7 +244,7 @@ def install_size(engine: Engine, device: str = "cpu") -> int:
     if not ours:
         return sum(sizes.values())
     del sizes[DISTRIBUTION]  # weighed where it lies, installed by a link or copied
-    needed = {name for need in _needs(DISTRIBUTION, "") for name, _ in _parts(need)}
+    needed = {name for need in needs(DISTRIBUTION, "") for name, _ in _parts(need)}
     if not needed or not all(sizes[name] for name in needed):
         return 0
     source = (path for path in HERE.rglob("*") if "__pycache__" not in path.parts)
@@ -258,7 +258,7 @@ def _sizes(requirements: list[str]) -> dict[str, int]:
         new = _parts(left.pop()) - packages
         packages |= new
         for name, extra in new:
-            left += _needs(name, extra)
+            left += needs(name, extra)
     return {name: _size(name) for name in {name for name, _ in packages}}
 
 
@@ -278,7 +278,7 @@ def _normalized(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _needs(name: str, extra: str) -> list[str]:
+def needs(name: str, extra: str) -> list[str]:
     """Return what a package needs for an extra, or always, if that is ""."""
     try:
         needed = importlib.metadata.requires(name) or []
@@ -292,19 +292,33 @@ def _needs(name: str, extra: str) -> list[str]:
     ]
 
 
+def extras(name: str) -> list[str]:
+    """Return the names of a package's extras."""
+    try:
+        return importlib.metadata.metadata(name).get_all("Provides-Extra") or []
+    except importlib.metadata.PackageNotFoundError:
+        project = _checkout() if name == DISTRIBUTION else {}
+        return list(project.get("optional-dependencies", {}))
+
+
+@cache
+def _checkout() -> dict[str, Any]:
+    """Return the description of our own checkout; nothing outside of one."""
+    try:
+        content = tomllib.loads((HERE.parents[1] / "pyproject.toml").read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    project: dict[str, Any] = content.get("project", {})
+    return project if project.get("name") == DISTRIBUTION else {}
+
+
 @cache
 def _needs_by_checkout() -> list[str]:
     """Return what Ganglion's own checkout says that it needs; nothing outside of one.
 
     Extras are marked as the metadata of an installed package marks them.
     """
-    try:
-        content = tomllib.loads((HERE.parents[1] / "pyproject.toml").read_text("utf-8"))
-    except (OSError, ValueError):
-        return []
-    project = content.get("project", {})
-    if project.get("name") != DISTRIBUTION:
-        return []
+    project = _checkout()
     extras = project.get("optional-dependencies", {})
     marked = [
         f"{requirement}; extra == '{key}'"

@@ -144,11 +144,12 @@ def test_shells_complete_names(words, names):
     assert set(done.output.split()) == names
 
 
-def test_completion_can_be_installed(tmp_path):
-    # As under another program than a shell: Typer would look for the one it runs in.
-    told = {"HOME": str(tmp_path), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    words = ["--install-completion", "bash"]
-    done = CliRunner().invoke(app, words, prog_name="ganglion", env=told)
+def test_completion_can_be_installed(tmp_path, monkeypatch):
+    shells = pytest.importorskip("shellingham")  # by which Typer finds out the shell
+    monkeypatch.setattr(shells, "detect_shell", lambda *_: ("bash", "/bin/bash"))
+    done = CliRunner().invoke(
+        app, "--install-completion", prog_name="ganglion", env={"HOME": str(tmp_path)}
+    )
     assert done.exit_code == 0, done.output
     script = tmp_path / ".bash_completions" / "ganglion.sh"
     assert "_GANGLION_COMPLETE=complete_bash" in script.read_text()

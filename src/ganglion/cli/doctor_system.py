@@ -15,8 +15,7 @@ from ganglion import config, files
 from ganglion.cli.findings import Finding, Status, size
 from ganglion.system import budget
 
-FOR_TESTS = ("GANGLION_FUZZ", "GANGLION_FUZZ_SEED", "GANGLION_FUZZ_KIND",
-             "GANGLION_STRESS")  # fmt: skip
+OF_TESTS = re.compile(r"GANGLION_(FUZZ|STRESS)")
 LEAST_SPACE, ENOUGH_SPACE = 50e6, 1e9  # a few programs; data sets and a full cache
 MOST_SKEW = 2.0  # seconds; some file systems count no finer
 
@@ -24,7 +23,9 @@ MOST_SKEW = 2.0  # seconds; some file systems count no finer
 def environment() -> Iterator[Finding]:
     """Check the variables GANGLION_*: names and values."""
     names = [name for name in os.environ if name.upper().startswith("GANGLION")]
-    known = [name for name in names if name in (*config.ENVIRONMENT, *FOR_TESTS)]
+    known = [
+        name for name in names if name in config.ENVIRONMENT or OF_TESTS.match(name)
+    ]
     for name in sorted(set(names) - set(known)):
         mend = config.closest(name, config.ENVIRONMENT)
         text = f"{name} is no variable of Ganglion, and does nothing"

@@ -209,7 +209,12 @@ _add(
     "pets.keras --images photos",
     "pets.keras --images photos --all --out confusion.png",
 )
-_add(export.export, "--formats")
+_add(
+    export.export,
+    "digits.keras digits.c",
+    "lstm.keras lstm.c --shape 100x8 --weights file",
+    "--formats",
+)
 
 if __name__ == "__main__":
     main()

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ganglion.cli.console import say, working
-from ganglion.cli.options import ModelFile, completed
+from ganglion.cli.options import ModelFile, choice, completed
 
 
 def _format_names() -> list[str]:
@@ -26,6 +26,18 @@ def _list_formats(is_asked: bool) -> None:
         raise typer.Exit
 
 
+def _sizes(text: str) -> tuple[int | None, ...]:
+    """Return the shape of an input, with an axis of rows before what was given.
+
+    >>> _sizes("28x28x1")
+    (None, 28, 28, 1)
+    """
+    parts = text.lower().replace("×", "x").split("x")
+    if not all(part.isdigit() and int(part) for part in parts):
+        raise typer.BadParameter(f"--shape {text}: give sizes such as 100x8.")
+    return (None, *map(int, parts))
+
+
 def export(
     model: ModelFile,
     out: Annotated[Path, typer.Argument(help="The file to write.")],
@@ -34,6 +46,22 @@ def export(
         typer.Option(
             help="What to write; by default the suffix of OUT says it.",
             autocompletion=completed(_format_names),
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(help="What C calls the model; by default the name of OUT."),
+    ] = None,
+    weights: Annotated[
+        str | None,
+        choice("inside", "file", help="Weights inside, or in a file of their own."),
+    ] = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SIZES",
+            help="100x8: the shape of a row, where the model leaves sizes open; "
+            "once for each input.",
         ),
     ] = None,
     formats: Annotated[
@@ -50,8 +78,11 @@ def export(
     from ganglion import saving
     from ganglion.export import export_model
     from ganglion.export.formats import find
+    from ganglion.layers import InputSpec
 
     find(format, out)  # before the model is read: that takes longer
+    shapes = [InputSpec(shape=_sizes(text)) for text in shape or ()]
+    options = {"input_signature": shapes or None, "name": name, "weights": weights}
     with working(f"exporting {model}"):
-        exported = export_model(saving.load_model(model), out, format)
+        exported = export_model(saving.load_model(model), out, format, **options)
     say(str(exported))

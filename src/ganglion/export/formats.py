@@ -46,7 +46,15 @@ class Format:
         return writer
 
 
-FORMATS: tuple[Format, ...] = ()
+FORMATS: tuple[Format, ...] = (
+    Format(
+        "c",
+        (".c",),
+        "One portable C99 file and a header, for any compiler.",
+        "ganglion.export.c99:write",
+        options=("input_signature", "name", "weights"),
+    ),
+)
 
 # Formats of Keras that are not written here, and what to use instead.
 _ELSEWHERE = "save it with `model.save('model.keras')` and export that file with Keras"

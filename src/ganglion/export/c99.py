@@ -1,0 +1,198 @@
+"""A model as one portable C99 file and its header: no dependency but math.h."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ganglion.compiler.plan.kernels import Buffer, Kernel
+from ganglion.compiler.plan.time_loop import TimeLoop
+from ganglion.export.c_kernels import emit_kernel
+from ganglion.export.c_text import CFunction, UnsupportedError, affine, c_type, number
+from ganglion.export.formats import Artifact
+from ganglion.export.inference import inference_of
+from ganglion.export.interface import Interface, identifier
+from ganglion.export.planning import ALIGNMENT, ExportPlan, constants_of, planned
+
+_PER_LINE = 8  # numbers
+_LARGEST_INDEX = 2**31 - 1
+
+
+def write(
+    model: Any,
+    path: Path,
+    input_signature: Any = None,
+    name: str | None = None,
+    weights: str = "inside",
+) -> Artifact:
+    """Return a C file, its header and, if asked for, the weights in a file."""
+    if weights not in ("inside", "file"):
+        raise ValueError(f"weights={weights!r}: choose 'inside' or 'file'.")
+    prefix = identifier(path, name)
+    plan = planned(inference_of(model, 1, input_signature))
+    program = CProgram(prefix, plan, weights == "file")
+    header = path.with_suffix(".h")
+    source = program.source(header.name)
+    files = {path: source.encode(), header: program.interface.header().encode()}
+    if weights == "file":
+        files[path.with_suffix(".weights")] = program.weights
+    link = f"cc -std=c99 -O3 -c {path.name}"
+    return Artifact(files, (*plan.inference.notes, f"Compile it with: {link}"))
+
+
+class CProgram:
+    """The functions and constants of a plan as C."""
+
+    def __init__(self, name: str, plan: ExportPlan, in_file: bool = False) -> None:
+        self.name, self.plan, self._in_file = name, plan, in_file
+        self._names: dict[str, str] = {}  # of functions, by their text without one
+        constants = constants_of(plan.kernels)
+        self._numbers = {id(b.array): n for n, b in enumerate(constants)}
+        self._arrays = [_array(buffer) for buffer in constants]
+        self._starts, self.weights = _laid_out(self._arrays)
+        size = len(self.weights) if in_file else None
+        workspace = plan.workspace + ALIGNMENT if plan.workspace else 0
+        self.interface = Interface(name, plan.inference, workspace, size)
+        self._ports = {
+            **{port.name: port.name for port in plan.inference.inputs},
+            **{f"output/{n}": p.name for n, p in enumerate(plan.inference.outputs)},
+        }
+
+    def source(self, header: str) -> str:
+        """Return the C file."""
+        calls = [self._call(kernel) for kernel in self.plan.kernels]
+        functions = [
+            text.replace("static void (", f"static void {name}(", 1)
+            for text, name in self._names.items()
+        ]
+        constants = [] if self._in_file else list(self._constants())
+        return "\n".join(
+            [
+                f'#include "{header}"',
+                "",
+                "#include <math.h>",
+                "",
+                *constants,
+                *functions,
+                *self._predict(calls),
+                *self._predict_batch(),
+            ]
+        )
+
+    # ---- constants ---------------------------------------------------------------
+
+    def _constants(self) -> Iterator[str]:
+        for index, array in enumerate(self._arrays):
+            kind, size = c_type(array.dtype), max(array.size, 1)
+            yield f"static const {kind} w{index}[{size}] = {{"
+            flat = array.reshape(-1)
+            for start in range(0, len(flat), _PER_LINE):
+                yield f"  {_numbers(flat[start : start + _PER_LINE])},"
+            yield "};"
+
+    def _address(self, buffer: Buffer) -> str:
+        """Return where a buffer of the plan is, in `predict`."""
+        kind = c_type(buffer.dtype)
+        if buffer.array is not None:
+            index = self._numbers[id(buffer.array)]
+            if not self._in_file:
+                return f"w{index}"
+            return f"(const {kind} *)(file + {self._starts[index]})"
+        if buffer.kind == "arena":
+            return f"({kind} *)(memory + {self.plan.offsets[buffer.root]})"
+        return self._ports[buffer.name]
+
+    # ---- functions ---------------------------------------------------------------
+
+    def _call(self, kernel: Kernel) -> str:
+        """Return the call of a kernel's function."""
+        name, function = self._function(kernel)
+        passed = ", ".join(map(self._address, function.buffers))
+        return f"{name}({passed});"
+
+    def _function(self, kernel: Kernel, restrict: bool = True) -> tuple[str, CFunction]:
+        """Return a kernel's function and its name; equal ones are written once."""
+        for buffer in (*kernel.reads(), *kernel.writes()):
+            if buffer.size > _LARGEST_INDEX:
+                raise UnsupportedError(f"{buffer!r} is too large for an index in C.")
+        if isinstance(kernel, TimeLoop):
+            function = self._time_loop(kernel)
+        else:
+            function = emit_kernel(kernel, restrict)
+        name = f"{self.name}_k{len(self._names)}"
+        return self._names.setdefault(function.text(""), name), function
+
+    def _time_loop(self, loop: TimeLoop) -> CFunction:
+        """Return a function that calls those of the body, step by step."""
+        caller = CFunction(restrict=False)
+        windows = {window.buffer.key: window for window in loop.windows}
+        with caller.block(f"for (int t = 0; t < {loop.steps}; t++)"):
+            for kernel in loop.body:
+                # What a window is of may be touched by another window, too.
+                name, function = self._function(kernel, restrict=False)
+                passed = []
+                for buffer in function.buffers:
+                    window = windows.get(buffer.key)
+                    owner = buffer if window is None else window.stacked
+                    address = caller.pointer(owner, function.writes(buffer))
+                    if window is not None:
+                        step = f"t % {window.slots}" if window.slots else "t"
+                        step = affine([f"({step})"], [window.stride], window.offset)
+                        address = f"{address} + {step}"
+                    passed.append(address)
+                caller.do(f"{name}({', '.join(passed)});")
+        return caller
+
+    def _predict(self, calls: list[str]) -> Iterator[str]:
+        yield f"{self.interface.prototype()} {{"
+        if self._in_file:
+            yield "  const unsigned char *const file = (const unsigned char *)weights;"
+        if self.plan.workspace:
+            yield "  const uintptr_t start = (uintptr_t)workspace;"
+            yield (
+                "  unsigned char *const memory = (unsigned char *)workspace"
+                f" + ({ALIGNMENT} - start % {ALIGNMENT}) % {ALIGNMENT};"
+            )
+        else:
+            yield "  (void)workspace;"
+        yield from (f"  {call}" for call in calls)
+        yield "}"
+        yield ""
+
+    def _predict_batch(self) -> Iterator[str]:
+        interface = self.interface
+        passed = [f"{port.name} + row * {port.size}" for port, _ in interface.ports] + [
+            "weights"
+        ] * self._in_file
+        yield f"{interface.prototype(batch=True)} {{"
+        yield "  for (size_t row = 0; row < rows; row++)"
+        yield f"    {self.name}_predict({', '.join([*passed, 'workspace'])});"
+        yield "}"
+        yield ""
+
+
+def _numbers(array: np.ndarray) -> str:
+    """Return numbers, exactly, with commas between."""
+    if array.dtype == np.float32 and np.isfinite(array).all():
+        text = "f, ".join([value.hex() for value in array.tolist()]) + "f"
+        return text.replace("0000000p", "p")  # what a double has more
+    return ", ".join(number(value, array.dtype) for value in array.tolist())
+
+
+def _array(buffer: Buffer) -> np.ndarray:
+    assert buffer.array is not None
+    return np.ascontiguousarray(buffer.array)
+
+
+def _laid_out(arrays: list[np.ndarray]) -> tuple[list[int], bytes]:
+    """Return where arrays begin that lie one behind the other, and their bytes."""
+    starts, parts, end = [], [], 0
+    for array in arrays:
+        padding = -end % ALIGNMENT
+        starts.append(end + padding)
+        parts += [bytes(padding), array.tobytes()]
+        end += padding + array.nbytes
+    return starts, b"".join(parts)

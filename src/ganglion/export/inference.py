@@ -1,0 +1,373 @@
+"""A model's forward pass as a program without state: its weights are constants.
+
+All that depends on weights alone is computed here, once, and what follows a product by
+factors and terms of its channels (batch normalisation, mostly) goes into its weights.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ganglion import tree
+from ganglion.compiler.ir import pointwise
+from ganglion.compiler.ir.graph import (
+    RECORD,
+    Constant,
+    Graph,
+    Input,
+    Node,
+    Value,
+    evaluate,
+    rebuild,
+    rewritten,
+)
+from ganglion.compiler.ir.host import KIND as HOST
+from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.shaping import broadcast
+from ganglion.compiler.ir.simplify import simplify
+from ganglion.layers.preprocessing.host import HostOutputs
+from ganglion.symbolic import TEXT
+from ganglion.training.tracing import program_of, uncollected
+from ganglion.variables import Scope
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or an output: its name, its shape without rows, and its type."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    @property
+    def size(self) -> int:
+        """The elements of a row."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Inference:
+    """The forward pass of a model for some rows at once."""
+
+    name: str  # of the model
+    program: Program  # its data are the inputs, its results the outputs, in order
+    rows: int
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    notes: tuple[str, ...] = ()
+
+
+def inference_of(model: Any, rows: int = 1, input_signature: Any = None) -> Inference:
+    """Trace a built model; refuse what no file can hold, by the name of the layer.
+
+    A layer that runs on the host (for text, a lookup, a hash) is left out: the file
+    begins with the numbers that such layers give, and a note says so.
+    """
+    ports, notes = _input_ports(model, input_signature)
+    data = [Input(port.name, (rows, *port.shape), port.dtype) for port in ports]
+    with uncollected:
+        with Scope(training=False) as scope:
+            outputs = tree.flatten(model(_structure(model, data)))
+        leaves = {f"output/{number}": leaf for number, leaf in enumerate(outputs)}
+        step = program_of(f"{model.name}.export", scope, data, leaves)
+        _refuse_state(step.program, step.variables)
+        _refuse_nodes(step.program.graph.nodes)
+        weights = {name: step.variables[name].array for name in step.program.state}
+        program = _closed(step.program, weights, data)
+    names = _output_names(model, len(outputs))
+    return Inference(
+        model.name,
+        program,
+        rows,
+        ports,
+        tuple(
+            _output_port(name, value.shape, value.dtype, rows)
+            for name, value in zip(names, outputs, strict=True)
+        ),
+        notes,
+    )
+
+
+# ---- ends ----------------------------------------------------------------------------
+
+
+def _input_ports(
+    model: Any, signature: Any
+) -> tuple[tuple[Port, ...], tuple[str, ...]]:
+    network, notes = model._network, []
+    if network is None:
+        if signature is None:
+            raise ValueError(
+                f'The inputs of the model "{model.name}" are not known, as it is a '
+                "subclass: give `input_signature=[InputSpec(shape=(None, ...))]`."
+            )
+        tensors = tree.flatten(signature)
+        names = [spec.name or f"input_{n}" for n, spec in enumerate(tensors)]
+    else:
+        tensors, names = network.step_inputs, network.input_names
+        if network.host_part is not None:
+            notes.append(_host_note(network.host_part))
+            names = [f"input_{number}" for number in range(len(tensors))]
+        specs = [None] * len(tensors) if signature is None else tree.flatten(signature)
+        if len(specs) != len(tensors):
+            raise ValueError(
+                f"`input_signature` describes {len(specs)} inputs, the model "
+                f'"{model.name}" has {len(tensors)}.'
+            )
+        tensors = [spec or tensor for spec, tensor in zip(specs, tensors, strict=True)]
+    names = _identifiers(["input"] if len(tensors) == 1 else names)
+    ports = [_port(name, spec) for name, spec in zip(names, tensors, strict=True)]
+    return tuple(ports), tuple(notes)
+
+
+def _port(name: str, spec: Any) -> Port:
+    shape = tuple(spec.shape)
+    if spec.dtype == TEXT:
+        raise ValueError(f'The input "{name}" is text, which no exported file takes.')
+    if None in shape[1:]:
+        raise ValueError(
+            f'The input "{name}" has the shape {shape}: an exported file has fixed '
+            "sizes. Give `input_signature=[InputSpec(shape=(None, 100, 8))]`, or "
+            "--shape 100x8."
+        )
+    return Port(name, shape[1:], np.dtype(spec.dtype or "float32"))
+
+
+def _output_port(name: str, shape: tuple[int, ...], dtype: np.dtype, rows: int) -> Port:
+    if not shape or shape[0] != rows:
+        raise ValueError(
+            f'The output "{name}" has the shape {shape} for {rows} rows: only models '
+            "whose outputs have a row for each row can be exported."
+        )
+    return Port(name, shape[1:], dtype)
+
+
+def _output_names(model: Any, count: int) -> list[str]:
+    names = model.output_names
+    if count == 1 or names is None or len(names) != count:
+        return ["output"] if count == 1 else [f"output_{n}" for n in range(count)]
+    return _identifiers(names)
+
+
+def _identifiers(names: Iterable[str]) -> list[str]:
+    """Return names that any language takes, each another one."""
+    seen: Counter[str] = Counter()
+    taken = []
+    for name in names:
+        word = re.sub(r"\W", "_", name, flags=re.ASCII)
+        word = f"_{word}" if word[:1].isdigit() else word
+        taken.append(f"{word}_{seen[word]}" if seen[word] else word)
+        seen[word] += 1
+    return taken
+
+
+def _structure(model: Any, values: list[Input]) -> Any:
+    """Return the inputs as the model is called with them."""
+    network = model._network
+    if network is not None and network.host_part is not None:
+        return HostOutputs(values)
+    if network is not None:
+        structure = tree.pack(network.inputs, values)
+        is_list = isinstance(structure, (list, tuple)) and len(structure) == 1
+        return structure[0] if is_list else structure
+    return values[0] if len(values) == 1 else values
+
+
+def _host_note(part: Any) -> str:
+    if part.reason_against_steps is not None:
+        raise ValueError(part.reason_against_steps)
+    layers = [call.operation for call in part.calls if hasattr(call.operation, "name")]
+    names = ", ".join(f'"{layer.name}" ({type(layer).__name__})' for layer in layers)
+    return (
+        f"{names}: runs on the host and is not in the file, which begins with the "
+        "numbers that it gives."
+    )
+
+
+# ---- what no file holds --------------------------------------------------------------
+
+
+def _refuse_state(program: Program, variables: Mapping[str, Any]) -> None:
+    written = [name for name in program.state if name in program.graph.outputs]
+    if written:
+        paths = ", ".join(variables[name].path for name in written)
+        raise ValueError(
+            f"The model changes {paths} when it predicts, and an exported file keeps "
+            "nothing from call to call: make the layer not stateful, and let nothing "
+            "be drawn at random in inference."
+        )
+
+
+def _refuse_nodes(nodes: Iterable[Node]) -> None:
+    for node in nodes:
+        layer = f'Layer "{node.origin.layer}"' if node.origin.layer else "The model"
+        if node.op.kind == "random":
+            raise ValueError(
+                f"{layer} draws random numbers when it predicts, which no exported "
+                "file can: take it out for inference."
+            )
+        if node.op.kind == HOST:
+            raise ValueError(
+                f"{layer} calls {node.op.name}, which runs in Python and in no "
+                "exported file: export the model that ends before it."
+            )
+        if "body" in node.attrs:
+            _refuse_nodes(node.attrs["body"].nodes)
+
+
+# ---- weights as constants ------------------------------------------------------------
+
+
+def _closed(
+    program: Program, weights: Mapping[str, np.ndarray], data: list[Input]
+) -> Program:
+    """Return a program whose state is constant, with less to compute."""
+    graph = program.graph
+    constants: dict[Value, Value] = {
+        value: Constant(weights[value.name])
+        for value in graph.inputs
+        if value.name in weights
+    }
+
+    def with_weights(node: Node, new: Node) -> Value:
+        inputs = tuple(constants.get(value, value) for value in new.inputs)
+        return rebuild(new, inputs)
+
+    outputs = {name: constants.get(v, v) for name, v in graph.outputs.items()}
+    graph = rewritten(Graph.of(graph.name, data, outputs), with_weights)
+    graph = _folded(graph)
+    graph = simplify(_folded(_with_scaled_weights(graph)))
+    return replace(
+        program,
+        graph=replace(graph, inputs=tuple(data)),
+        data=tuple(value.name for value in data),
+        state=(),
+    )
+
+
+def _folded(graph: Graph) -> Graph:
+    """Return a graph in which what depends on constants alone is one."""
+
+    def fold(node: Node, new: Node) -> Value:
+        if new.op.kind in ("loop", "item") or new.dtype == RECORD or not new.inputs:
+            return new
+        arrays = [_constant_behind(value) for value in new.inputs]
+        known = [array for array in arrays if array is not None]
+        # What would only repeat numbers is left to who reads them.
+        is_larger = new.size > max((array.size for array in known), default=0)
+        if len(known) < len(arrays) or is_larger:
+            return new
+        return Constant(evaluate([new])[0])
+
+    return rewritten(graph, fold)
+
+
+def _constant_behind(value: Value) -> Constant | None:
+    """Return the constant that a value is, or repeats."""
+    if isinstance(value, Node) and value.op is broadcast:
+        value = value.inputs[0]
+    return value if isinstance(value, Constant) else None
+
+
+_PRODUCTS = ("conv", "matmul")
+
+
+@dataclass(frozen=True)
+class _Scaled:
+    """A product, by a factor and a term of each of its channels."""
+
+    product: Node
+    factor: np.ndarray
+    term: np.ndarray
+
+
+def _with_scaled_weights(graph: Graph) -> Graph:
+    """Multiply the weights of products by the factors that follow them."""
+    readers = Counter(value for node in graph.nodes for value in node.inputs)
+    readers.update(graph.outputs.values())
+    scaled: dict[Value, _Scaled] = {}  # by the rewritten node
+    used_once = {node for node in graph.nodes if readers[node] == 1}
+    old: dict[Value, Value] = {}
+
+    def scale(node: Node, new: Node) -> Value:
+        old[new] = node
+        chain = _extended(new, scaled, old, used_once)
+        if chain is None:
+            if _has_constant_weights(new):
+                channels = new.shape[-1]
+                scaled[new] = _Scaled(
+                    new, np.ones(channels, new.dtype), np.zeros(channels, new.dtype)
+                )
+            return new
+        result = _scaled_product(chain)
+        product = result.inputs[0]
+        assert isinstance(product, Node)
+        ones = np.ones_like(chain.factor)
+        scaled[result] = _Scaled(product, ones, chain.term)
+        old[result] = node
+        return result
+
+    return rewritten(graph, scale)
+
+
+def _has_constant_weights(node: Node) -> bool:
+    if node.op.name not in _PRODUCTS or node.dtype != np.float32:
+        return False
+    weights = node.inputs[1]
+    return isinstance(weights, Constant) and weights.shape[-1] == node.shape[-1]
+
+
+def _extended(
+    node: Node,
+    scaled: Mapping[Value, _Scaled],
+    old: Mapping[Value, Value],
+    used_once: set[Node],
+) -> _Scaled | None:
+    """Return what a step of arithmetic makes of a product and what follows it."""
+    if node.op.name not in ("add", "subtract", "multiply", "divide"):
+        return None
+    for position, value in enumerate(node.inputs):
+        chain = scaled.get(value)
+        if chain is None or old[value] not in used_once:
+            continue
+        number = _per_channel(node.inputs[1 - position])
+        if number is None:
+            continue
+        factor, term = chain.factor, chain.term
+        if node.op.name == "add":
+            return replace(chain, term=term + number)
+        if node.op.name == "multiply":
+            return replace(chain, factor=factor * number, term=term * number)
+        if position == 0 and node.op.name == "subtract":
+            return replace(chain, term=term - number)
+        if position == 0:
+            return replace(chain, factor=factor / number, term=term / number)
+    return None
+
+
+def _per_channel(value: Value) -> np.ndarray | None:
+    """Return the numbers of a constant that differs along the last axis alone."""
+    channels = value.shape[-1] if value.shape else 1
+    constant = _constant_behind(value)
+    if constant is None:
+        return None
+    if constant.size == 1:
+        return np.full(channels, constant.array.reshape(()), constant.dtype)
+    is_last = constant.shape[-1] == constant.size == channels
+    return constant.array.reshape(-1) if is_last else None
+
+
+def _scaled_product(chain: _Scaled) -> Node:
+    product = chain.product
+    x, weights = product.inputs
+    assert isinstance(weights, Constant)
+    weights = Constant(weights.array * chain.factor)
+    product = rebuild(product, (x, weights))
+    return pointwise.add(product, broadcast(Constant(chain.term), shape=product.shape))

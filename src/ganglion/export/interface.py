@@ -1,0 +1,117 @@
+"""The C interface of an exported model: names, sizes, and the header that says them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ganglion import config
+from ganglion.export.c_text import c_type
+from ganglion.export.inference import Inference, Port
+
+
+def identifier(path: Path, name: str | None) -> str:
+    """Return the prefix of all names: what was asked for, or from the file's name."""
+    if name is not None:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise ValueError(f"name={name!r} is no name in C: use letters, digits, _.")
+        return name
+    word = re.sub(r"\W", "_", path.name.partition(".")[0], flags=re.ASCII)
+    return f"model_{word}" if not word or word[0].isdigit() else word
+
+
+@dataclass(frozen=True)
+class Interface:
+    """What a C program sees of a model."""
+
+    name: str
+    inference: Inference
+    workspace: int  # bytes
+    weights: int | None = None  # bytes of a separate file, None if they are inside
+
+    @property
+    def ports(self) -> list[tuple[Port, bool]]:
+        """Inputs, then outputs; and whether each is an output."""
+        ends = self.inference
+        return [*((p, False) for p in ends.inputs), *((p, True) for p in ends.outputs)]
+
+    def parameters(self, batch: bool = False) -> str:
+        """Return the parameters of `predict`, or of `predict_batch`."""
+        words = [
+            f"{'' if is_output else 'const '}{c_type(port.dtype)} *{port.name}"
+            for port, is_output in self.ports
+        ]
+        words += ["size_t rows"] if batch else []
+        words += [] if self.weights is None else ["const void *weights"]
+        return ", ".join([*words, "void *workspace"])
+
+    def prototype(self, batch: bool = False) -> str:
+        """Return the declaration of `predict`, or of `predict_batch`."""
+        function = f"{self.name}_predict{'_batch' if batch else ''}"
+        return f"void {function}({self.parameters(batch)})"
+
+    def header(self) -> str:
+        """Return the header file."""
+        upper = self.name.upper()
+        sizes = [
+            f"#define {upper}_{port.name.upper()}_SIZE {port.size}"
+            f"  /* {c_type(port.dtype)}, {_shape(port)} */"
+            for port, _ in self.ports
+        ]
+        more = [
+            f"#define {upper}_WORKSPACE {self.workspace}"
+            "  /* bytes of scratch memory, each thread its own; any alignment */"
+        ]
+        if self.weights is not None:
+            more.append(
+                f"#define {upper}_WEIGHTS {self.weights}"
+                f"  /* bytes of {self.name}.weights; aligned to 64 in memory */"
+            )
+        notes = "".join(f"\n   {_comment(note)}" for note in self.inference.notes)
+        return _HEADER.format(
+            model=_comment(self.inference.name),
+            version=config.VERSION,
+            notes=notes,
+            guard=f"{upper}_H",
+            sizes="\n".join([*sizes, *more]),
+            predict=self.prototype(),
+            batch=self.prototype(batch=True),
+        )
+
+
+def _shape(port: Port) -> str:
+    return " x ".join(map(str, port.shape)) or "1"
+
+
+def _comment(text: str) -> str:
+    return text.replace("*/", "* /").replace("\n", " ")
+
+
+_HEADER = """\
+/* The model "{model}", exported by Ganglion {version}.{notes} */
+#ifndef {guard}
+#define {guard}
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+{sizes}
+
+/* Predict one row. Safe in threads: all that is written is the outputs and the
+   workspace; nothing is allocated. */
+{predict};
+
+/* Predict many rows, one behind the other in memory. */
+{batch};
+
+#ifdef __cplusplus
+}}
+#endif
+
+#endif
+"""

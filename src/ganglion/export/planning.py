@@ -1,0 +1,133 @@
+"""From a forward pass to kernels with memory: the plan that a file is written from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ganglion.compiler.cpu.plan import CpuPlan, place_in_arena, verify_memory
+from ganglion.compiler.pipeline import Pass, Pipeline, graph_pass, kernel_pass
+from ganglion.compiler.plan import plan as plans
+from ganglion.compiler.plan.kernels import Buffer, Kernel, Memory
+from ganglion.compiler.plan.lower import lower
+from ganglion.compiler.plan.lowering import Preferences
+from ganglion.compiler.plan.passes.graph import (
+    integer_products_as_sums,
+    light_inputs_in_loops,
+    without_empty,
+)
+from ganglion.compiler.plan.passes.loops import collapse, fuse
+from ganglion.compiler.plan.passes.short_floats import compute_in_float32
+from ganglion.compiler.plan.plan import Plan, map_buffers
+from ganglion.export.inference import Inference
+
+ALIGNMENT = 64  # bytes, of every buffer and of every constant
+
+PORTABLE = Pipeline(
+    (
+        graph_pass(
+            "short-floats",
+            "floats of 16 bits are stored, and computed in float32",
+            compute_in_float32,
+        ),
+        graph_pass(
+            "integer-products",
+            "kernels multiply floats: products of whole numbers become sums",
+            integer_products_as_sums,
+            ops=("matmul",),
+            in_loops=True,
+        ),
+        graph_pass(
+            "no-empty",
+            "behind it, every kernel has something to do",
+            without_empty,
+            in_loops=True,
+        ),
+        graph_pass(
+            "loop-inputs",
+            "a bias behind the input products of a loop needs no pass of its own",
+            light_inputs_in_loops,
+            ops=("scan",),
+            in_loops=True,
+        ),
+        Pass(
+            "lower",
+            "values become buffers, ops become kernels",
+            lambda program: lower(program, Preferences(strides_by_phase=True)),
+        ),
+        kernel_pass(
+            "collapse",
+            "fewer axes make tighter loops",
+            lambda kernels: [collapse(kernel) for kernel in kernels],
+        ),
+        kernel_pass("fuse", "loops that share data read it once", fuse, in_loops=True),
+    )
+)
+
+
+@dataclass(frozen=True)
+class ExportPlan:
+    """Kernels in order, where their buffers lie, and the constants that they read."""
+
+    inference: Inference
+    kernels: tuple[Kernel, ...]
+    offsets: dict[Buffer, int]  # in the workspace, of temporary buffers
+    workspace: int  # bytes
+
+
+def planned(inference: Inference, pipeline: Pipeline = PORTABLE) -> ExportPlan:
+    """Return the plan of a forward pass, with all that is constant computed."""
+    plan = with_constants(pipeline.run(inference.program))
+    fields = (plan.name, plan.kernels, plan.data, plan.state, plan.results)
+    placed = place_in_arena(CpuPlan(*fields))
+    verify_memory(placed)
+    return ExportPlan(inference, placed.kernels, placed.offsets, placed.arena)
+
+
+def with_constants(plan: Plan) -> Plan:
+    """Run the kernels that read constants alone, and leave them out."""
+    writers = Counter(root for k in plan.kernels for root in k.memory_written)
+    known: dict[Buffer, np.ndarray] = {}
+
+    def change(buffer: Buffer) -> Buffer:
+        array = known.get(buffer.root)
+        if array is None:
+            return buffer
+        shaped = array.reshape(buffer.shape)
+        return replace(buffer, kind="constant", array=shaped, alias_of=None)
+
+    kept: list[Kernel] = []
+    for kernel in plan.kernels:
+        if _is_constant(kernel, known, writers):
+            known |= _computed(kernel, known)
+        else:
+            kept.append(map_buffers(kernel, change) if known else kernel)
+    return plans.verify(replace(plan, kernels=tuple(kept)))
+
+
+def _is_constant(
+    kernel: Kernel, known: dict[Buffer, np.ndarray], writers: Counter[Buffer]
+) -> bool:
+    own = all(
+        root.kind == "arena" and writers[root] == 1 for root in kernel.memory_written
+    )
+    read = kernel.memory_read
+    return own and all(root.kind == "constant" or root in known for root in read)
+
+
+def _computed(
+    kernel: Kernel, known: dict[Buffer, np.ndarray]
+) -> dict[Buffer, np.ndarray]:
+    new = {root: np.zeros(root.size, root.dtype) for root in kernel.memory_written}
+    with np.errstate(all="ignore"):
+        kernel.run(Memory({}, known | new))
+    return new
+
+
+def constants_of(kernels: Sequence[Kernel]) -> list[Buffer]:
+    """Return the constants that kernels read, each once."""
+    read = [b for kernel in kernels for b in kernel.reads() if b.array is not None]
+    return list({id(buffer.array): buffer for buffer in read}.values())

@@ -1,0 +1,134 @@
+"""C99: compiled by gcc without a warning, it predicts what the model does."""
+
+import shutil
+
+import numpy as np
+import pytest
+from exported_models import Shared, compile_c, made, rows_for
+
+import ganglion as keras
+from ganglion import layers
+from ganglion.export import export_model
+
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not here")
+ALL = ["efficient", "lstm", "transformer", "text", "odds"]
+LARGE = ["cam", "mlp", "cnn"]
+
+
+def exported(name, folder, **options):
+    model = made(name)
+    path = folder / f"{name}.c"
+    told = export_model(model, path, **options)
+    weights = path.with_suffix(".weights")
+    data = weights.read_bytes() if weights.exists() else None
+    return model, Shared(compile_c(path), name, model, data), told
+
+
+def check(model, shared, tolerance=1e-5, rows=3):
+    arrays, expected = rows_for(model, rows)
+    for batch in (False, True):
+        for result, wanted in zip(
+            shared.predict(arrays, expected, batch), expected, strict=True
+        ):
+            np.testing.assert_allclose(result, wanted, atol=tolerance, rtol=0)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_small_models_predict_the_same(name, tmp_path):
+    model, shared, _ = exported(name, tmp_path)
+    check(model, shared)
+
+
+@pytest.mark.parametrize(
+    "name", [LARGE[0], *(pytest.param(n, marks=pytest.mark.more) for n in LARGE[1:])]
+)
+def test_recipes_with_their_weights_in_a_file(name, tmp_path):
+    model, shared, _ = exported(name, tmp_path, weights="file")
+    check(model, shared)
+
+
+@pytest.mark.more
+def test_efficientnet_lite0(tmp_path):
+    model = keras.applications.EfficientNetLite0(weights=None)
+    export_model(model, tmp_path / "lite.c", weights="file")
+    library = compile_c(tmp_path / "lite.c", "-O2")
+    data = (tmp_path / "lite.weights").read_bytes()
+    check(model, Shared(library, "lite", model, data), rows=1)
+
+
+def test_what_runs_on_the_host_is_left_out_and_said(tmp_path):
+    _, _, told = exported("text", tmp_path)
+    assert '"text_vectorization" (TextVectorization): runs on the host' in str(told)
+    assert "runs on the host" in (tmp_path / "text.h").read_text()
+    assert "const int" in (tmp_path / "text.h").read_text()
+
+
+def model_of(*stack, shape=(4,)):
+    return keras.Sequential([keras.Input(shape), *stack])
+
+
+class Noisy(layers.Layer):
+    def call(self, x):
+        return x + keras.random.normal((4,), seed=1)
+
+
+class Sorted(layers.Layer):
+    def call(self, x):
+        return keras.ops.sort(x, axis=-1)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (lambda: model_of(Sorted(name="by_size")), "by_size.* calls .*sort"),
+        (lambda: model_of(Noisy(name="noisy")), "noisy.* draws random numbers"),
+        (
+            lambda: keras.Sequential(
+                [keras.Input(batch_shape=(1, 3, 2)), layers.LSTM(2, stateful=True)]
+            ),
+            "changes .*lstm.* when it predicts",
+        ),
+        (
+            lambda: model_of(layers.LSTM(2), shape=(None, 8)),
+            r"shape \(None, None, 8\): .*--shape 100x8",
+        ),
+        (
+            lambda: model_of(layers.Dense(2, dtype="float16")),
+            "no type for float16",
+        ),
+    ],
+)
+def test_what_cannot_be_exported_is_named_and_leaves_nothing(model, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        export_model(model(), tmp_path / "a.c")
+    assert not list(tmp_path.iterdir())
+
+
+def test_bad_options_say_what_to_choose(tmp_path):
+    model = model_of(layers.Dense(1))
+    with pytest.raises(ValueError, match="choose 'inside' or 'file'"):
+        export_model(model, tmp_path / "a.c", weights="elsewhere")
+    with pytest.raises(ValueError, match="no name in C"):
+        export_model(model, tmp_path / "a.c", name="2 words")
+    spec = keras.InputSpec(shape=(None, 4))
+    with pytest.raises(ValueError, match="describes 2 inputs"):
+        export_model(model, tmp_path / "a.c", input_signature=[spec, spec])
+
+
+def test_open_sizes_and_subclasses_take_a_signature(tmp_path):
+    class Own(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = layers.Dense(2)
+
+        def call(self, x):
+            return self.dense(x)
+
+    model = Own()
+    x = np.ones((2, 3), np.float32)
+    model(x)
+    with pytest.raises(ValueError, match="it is a subclass"):
+        export_model(model, tmp_path / "own.c")
+    spec = keras.InputSpec(shape=(None, 3))
+    export_model(model, tmp_path / "own.c", input_signature=[spec], name="mine")
+    assert "#define MINE_INPUT_SIZE 3" in (tmp_path / "own.h").read_text()

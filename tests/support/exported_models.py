@@ -1,0 +1,169 @@
+"""Models to export, small ones of every kind, and how their files are run."""
+
+import ctypes
+import subprocess
+from functools import cache
+
+import numpy as np
+
+import ganglion as keras
+from ganglion import layers, recipes
+
+
+def _recipe(name):
+    return lambda: recipes.build(recipes.get(name))
+
+
+def _efficient():
+    """A network of inverted residuals, as EfficientNet-Lite has them."""
+    x = entry = keras.Input((24, 24, 3))
+    x = layers.Conv2D(8, 3, strides=2, padding="same", use_bias=False)(x)
+    x = layers.ReLU(6.0)(layers.BatchNormalization()(x))
+    for filters, strides in ((8, 1), (12, 2)):
+        before = x
+        x = layers.Conv2D(4 * x.shape[-1], 1, use_bias=False)(x)
+        x = layers.ReLU(6.0)(layers.BatchNormalization()(x))
+        x = layers.DepthwiseConv2D(3, strides, padding="same", use_bias=False)(x)
+        x = layers.ReLU(6.0)(layers.BatchNormalization()(x))
+        x = layers.Conv2D(filters, 1, use_bias=False)(x)
+        x = layers.BatchNormalization()(x)
+        if strides == 1:
+            x = layers.Add()([x, before])
+    x = layers.GlobalAveragePooling2D()(x)
+    return keras.Model(entry, layers.Dense(5, activation="softmax")(x))
+
+
+def _lstm():
+    return keras.Sequential(
+        [
+            keras.Input((7, 5)),
+            layers.Bidirectional(layers.LSTM(6, return_sequences=True)),
+            layers.GRU(4),
+            layers.Dense(3, activation="tanh"),
+        ]
+    )
+
+
+def _transformer():
+    ids = keras.Input((9,), dtype="int32")
+    x = layers.Embedding(20, 16)(ids)
+    attended = layers.MultiHeadAttention(2, 8)(x, x, use_causal_mask=True)
+    x = layers.LayerNormalization()(layers.Add()([x, attended]))
+    hidden = layers.Dense(16)(layers.Dense(32, activation="gelu")(x))
+    x = layers.LayerNormalization()(layers.Add()([x, hidden]))
+    return keras.Model(ids, layers.Dense(20, activation="softmax")(x))
+
+
+def _text():
+    words = layers.TextVectorization(12, output_sequence_length=6)
+    words.adapt(["the cat sat", "on the mat", "a dog ran"])
+    text = keras.Input((), dtype="string")
+    x = layers.Embedding(12, 4, mask_zero=True)(words(text))
+    x = layers.GlobalAveragePooling1D()(x)
+    return keras.Model(text, layers.Dense(2, activation="sigmoid")(x))
+
+
+def _odds_and_ends():
+    """Two inputs and two outputs, and what the others have not."""
+    a, b = keras.Input((6, 6, 2), name="picture"), keras.Input((4,), name="numbers")
+    normal = layers.Normalization(mean=[1.0, 2.0, 3.0, 4.0], variance=[1, 4, 9, 16])
+    x = layers.Conv2DTranspose(3, 3, strides=2, padding="same")(a)
+    x = layers.AveragePooling2D(3, 2, padding="same")(layers.PReLU()(x))
+    x = layers.Flatten()(layers.UpSampling2D(2)(x))
+    y = layers.Softmax()(layers.Dense(8, activation="selu")(normal(b)))
+    both = layers.Concatenate()([x, y])
+    first = layers.Dense(1, name="first")(both)
+    codes = layers.CategoryEncoding(5, "one_hot")(keras.ops.argmax(y[:, :5], axis=-1))
+    return keras.Model([a, b], [first, layers.Dense(3, name="second")(codes)])
+
+
+MAKERS = {
+    "mlp": _recipe("mnist-mlp"),
+    "cnn": _recipe("mnist-cnn"),
+    "cam": _recipe("cifar10-cam"),
+    "efficient": _efficient,
+    "lstm": _lstm,
+    "transformer": _transformer,
+    "text": _text,
+    "odds": _odds_and_ends,
+}
+
+
+@cache
+def made(name):
+    """Return a model whose weights are nowhere at their start."""
+    keras.utils.set_random_seed(1)
+    model = MAKERS[name]()
+    rng = np.random.default_rng(2)
+    for weight in model.weights:
+        if weight.path.endswith(("bias", "gamma", "beta", "mean", "variance")):
+            if "normalization" in weight.path:
+                weight.assign(rng.uniform(0.2, 1.2, weight.shape))
+            elif "bias" in weight.path:
+                weight.assign(rng.uniform(-0.5, 0.5, weight.shape))
+    return model
+
+
+def rows_for(model, rows):
+    """Return arrays for what an exported file takes, and what the model predicts."""
+    rng = np.random.default_rng(3)
+    network = model._network
+    if network.host_part is not None:
+        texts = np.array(["the dog sat", "a mat", "on on the", "cat ran the zoo"])
+        texts = np.resize(texts, rows)
+        ids = [np.asarray(x) for x in network.host_part.run(texts)]
+        return ids, [model.predict(texts, verbose=0)]
+    arrays = []
+    for tensor in network.flat_inputs:
+        shape = (rows, *tensor.shape[1:])
+        if np.dtype(tensor.dtype).kind == "i":
+            arrays.append(rng.integers(0, 20, shape, tensor.dtype))
+        else:
+            arrays.append(rng.random(shape, np.float32))
+    expected = model.predict(arrays if len(arrays) > 1 else arrays[0], verbose=0)
+    return arrays, expected if isinstance(expected, list) else [expected]
+
+
+class Shared:
+    """A shared library with the C interface of an exported model."""
+
+    def __init__(self, path, name, model, weights=None):
+        self._library = ctypes.CDLL(str(path))
+        self._name, self._model = name, model
+        text = path.with_name(f"{name}.h").read_text()
+        line = next(line for line in text.splitlines() if "_WORKSPACE " in line)
+        self._workspace = ctypes.create_string_buffer(int(line.split()[2]) or 1)
+        self._weights = weights and _aligned(weights)
+
+    def predict(self, arrays, outputs, batch=False):
+        """Call `predict` row by row, or `predict_batch`; return what it gives."""
+        rows = len(arrays[0])
+        results = [np.full(o.shape, np.nan, o.dtype) for o in outputs]
+        arrays = [np.ascontiguousarray(a) for a in arrays]
+        suffix = "_batch" if batch else ""
+        function = getattr(self._library, f"{self._name}_predict{suffix}")
+        function.restype = None
+        for row in range(1 if batch else rows):
+            pointers = [ctypes.c_void_p(a[row:].ctypes.data) for a in arrays + results]
+            pointers += [ctypes.c_size_t(rows)] if batch else []
+            if self._weights is not None:
+                pointers.append(ctypes.c_void_p(self._weights.ctypes.data))
+            function(*pointers, self._workspace)
+        return results
+
+
+def _aligned(data):
+    raw = np.zeros(len(data) + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    raw[start : start + len(data)] = np.frombuffer(data, np.uint8)
+    return raw[start : start + len(data)]
+
+
+def compile_c(path, *options):
+    """Compile a C file into a shared library beside it; any warning is an error."""
+    library = path.with_suffix(".so")
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-shared", "-fPIC"]
+    command = ["gcc", *flags, *options, str(path), "-o", str(library), "-lm"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:2000]
+    return library

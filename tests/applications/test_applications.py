@@ -74,7 +74,7 @@ def test_weights_of_another_network_are_refused(tmp_path, monkeypatch):
                 shape = tuple(shape[axis] for axis in order)
             tensors[name] = np.zeros(shape[::-1] if len(shape) == 2 else shape)
     assert len(tensors) == 296 - 49  # without the counts of batches
-    reader = "ganglion.applications.torch_file.read_state_dict"
+    reader = "ganglion.saving.torch_file.read_state_dict"
     monkeypatch.setattr(reader, lambda path: tensors)
     arguments = SMALL | {"weights": tmp_path / "w.pth"}
     EfficientNetLite0(**arguments)

@@ -29,7 +29,7 @@ import json, resource, sys, tempfile, time, warnings
 from pathlib import Path
 warnings.simplefilter("ignore")
 from crafted_files import CASES
-import ganglion.applications.torch_file, ganglion.datasets.sources, ganglion.images
+import ganglion.saving.torch_file, ganglion.datasets.sources, ganglion.images
 
 def status(name):
     text = Path("/proc/self/status").read_text()

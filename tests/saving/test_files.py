@@ -227,7 +227,7 @@ def test_pipes_and_devices_are_no_models(special):
 
 @posix_only
 def test_pipes_and_devices_are_no_pytorch_files(special):
-    from ganglion.applications.torch_file import read_state_dict
+    from ganglion.saving.torch_file import read_state_dict
 
     for path in special:
         with pytest.raises(ValueError, match=SPECIAL):

@@ -15,8 +15,8 @@ from typing import Any
 
 from ganglion.applications import efficientnet_lite, imagenet
 from ganglion.applications.efficientnet_lite import EfficientNetLite0
-from ganglion.applications.torch_file import read_state_dict
 from ganglion.oldpaths import attribute_of
+from ganglion.saving.torch_file import read_state_dict
 
 # The networks of Keras, by the module that each lives in; loaded when asked for.
 MODULES: dict[str, tuple[str, ...]] = {

@@ -245,7 +245,7 @@ def _load(model: Model, weights: str | os.PathLike[str]) -> None:
     if path.suffix not in (".pth", ".pt"):
         model.load_weights(path)
         return
-    from ganglion.applications.torch_file import read_state_dict
+    from ganglion.saving.torch_file import read_state_dict
 
     tensors = read_state_dict(path)
     for layer in model.layers:

@@ -20,9 +20,18 @@ from pathlib import Path
 from typing import Any
 
 from ganglion import keras2
-from ganglion.saving import archive, h5, legacy, state, weights
+from ganglion.saving import (
+    archive,
+    h5,
+    legacy,
+    safetensors,
+    state,
+    torch_file,
+    weights,
+)
 from ganglion.saving.editor import KerasFileEditor
 from ganglion.saving.files import check_exists, local_path, reading, write_checked
+from ganglion.saving.state_dict import load_state_dict, state_dict
 from ganglion.serialization import (
     CustomObjectScope,
     custom_object_scope,
@@ -44,6 +53,7 @@ __all__ = [
     "get_registered_object",
     "load_checkpoint",
     "load_model",
+    "load_state_dict",
     "load_weights",
     "model_from_json",
     "model_to_json",
@@ -52,10 +62,13 @@ __all__ = [
     "save_model",
     "save_weights",
     "serialize_keras_object",
+    "state_dict",
 ]
 
 _FREE_FOR_JSON = 900 << 20  # there are no weights to go by
 _OLD_ENDINGS = (".h5", ".hdf5")
+_SAFETENSORS = ".safetensors"
+_TORCH_ENDINGS = (".pt", ".pth")
 
 
 def save_model(
@@ -156,7 +169,11 @@ def save_weights(
     max_shard_size: Any = None,
     **kwargs: Any,
 ) -> None:
-    """Save the weights and the optimizer's state, as `.weights.h5`."""
+    """Save the weights and the optimizer's state, as `.weights.h5`.
+
+    `.safetensors`, `.pt` and `.pth` files hold the weights alone, under PyTorch's names
+    and in its layout (see `state_dict`).
+    """
     if max_shard_size is not None:
         raise ValueError("`max_shard_size` is not supported: one file is written.")
     skipped = kwargs.pop("objects_to_skip", None) or ()
@@ -165,6 +182,9 @@ def save_weights(
     path = local_path(filepath)
     if path.suffix == ".keras":
         raise ValueError(f"{path} is the name of a whole model: use `model.save`.")
+    if path.suffix in (_SAFETENSORS, *_TORCH_ENDINGS):
+        _write_tensors(model, path, overwrite, skipped)
+        return
     if not path.name.endswith(".weights.h5"):
         keras2.note(
             "`save_weights` to a name without `.weights.h5`",
@@ -177,11 +197,34 @@ def save_weights(
         h5.write_h5(path, lambda file: weights.write(model, file, skipped), overwrite)
 
 
+def _write_tensors(model: Any, path: Path, overwrite: bool, skipped: Any) -> None:
+    if skipped:
+        raise ValueError("`objects_to_skip` only supports '.weights.h5' files.")
+    is_torch = path.suffix in _TORCH_ENDINGS
+    write = torch_file.write_state_dict if is_torch else safetensors.write
+    with model.between_steps():
+        arrays = state_dict(model)
+        write_checked(path, lambda file: write(file, arrays), overwrite)
+
+
+def _read_tensors(model: Any, path: Path, skip_mismatch: bool) -> None:
+    check_exists(path)
+    if path.suffix in _TORCH_ENDINGS:
+        arrays, is_ordered = torch_file.read_state_dict(path), True
+    else:
+        tensors = safetensors.read(path)
+        arrays, is_ordered = tensors.arrays, tensors.is_ordered
+    with model.between_steps():
+        load_state_dict(model, arrays, skip_mismatch, is_ordered)
+
+
 def load_weights(
     model: Any, filepath: Any, skip_mismatch: bool = False, **kwargs: Any
 ) -> None:
     """Load weights from a weights file, a `.keras` file or Keras 2's `.h5`.
 
+    Or from a `.safetensors` file or a state dict of PyTorch (`.pt`, `.pth`), by their
+    names or, where those are others, by order and shape (see `load_state_dict`).
     Nothing changes unless all weights fit, or `skip_mismatch` allows to load a part.
     """
     by_name = bool(kwargs.pop("by_name", False))
@@ -198,6 +241,15 @@ def load_weights(
         )
     _require_built(model, "load")
     path = local_path(filepath)
+    if path.suffix in (_SAFETENSORS, *_TORCH_ENDINGS):
+        if by_name:
+            raise ValueError(
+                f"`by_name=True` is for Keras 2's '.h5' files: {path} goes by names "
+                "where they fit anyway."
+            )
+        with reading(filepath):
+            _read_tensors(model, path, skip_mismatch)
+        return
     with reading(filepath), _opened_weights(path) as file, model.between_steps():
         h5.check_seal(file)
         if legacy.is_legacy(file):

@@ -113,6 +113,8 @@ def _missing_file(name: str) -> str:
             f"File not found: filepath={name}. Please ensure the file is an accessible "
             f"`.keras` or `.h5` file. There is no file {name}."
         )
+    if name.endswith((".safetensors", ".pt", ".pth", ".onnx")):
+        return f"File not found: filepath={name}. There is no file {name}."
     return (
         f"File format not supported: filepath={name} ends neither in `.keras` nor in "
         f"`.h5`. There is no file {name}."

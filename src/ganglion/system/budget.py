@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -153,13 +153,20 @@ def deeper() -> Iterator[None]:
         budget.depth -= 1
 
 
-def parsed_json(text: str | bytes) -> Any:
-    """Return the data of a JSON text; it takes many times the memory of its text."""
+def parsed_json(
+    text: str | bytes, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None
+) -> Any:
+    """Return the data of a JSON text; it takes many times the memory of its text.
+
+    Args:
+        text: The text.
+        pairs: Makes a table of its names and values, which may be there twice.
+    """
     import json
 
     take(JSON_FACTOR * len(text), "a text of JSON")
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=pairs)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 

@@ -335,7 +335,7 @@ def torch_zip(pickled: bytes, storages: dict[str, bytes]) -> bytes:
 
 
 def reading_torch(folder: Path, content: bytes) -> Callable[[], Any]:
-    from ganglion.applications.torch_file import read_state_dict
+    from ganglion.saving.torch_file import read_state_dict
 
     path = folder / "w.pt"
     path.write_bytes(content)

@@ -22,7 +22,7 @@ from layer_cases import CASES
 
 import ganglion as keras
 from ganglion import config, layers, many, saving
-from ganglion.applications import feature_cache, torch_file
+from ganglion.applications import feature_cache
 from ganglion.compiler import cache as cpu_cache
 from ganglion.compiler.cpu import backend
 from ganglion.datasets import (
@@ -37,7 +37,7 @@ from ganglion.datasets.decode import Arrays
 from ganglion.datasets.download import Report
 from ganglion.images import Form, cache, decoding
 from ganglion.race import results
-from ganglion.saving import pickling
+from ganglion.saving import pickling, torch_file
 from ganglion.utils.text import Tokenizer, tokenizer_from_json
 
 Rng = np.random.Generator
@@ -253,6 +253,26 @@ def torch_files() -> list[Kind]:
     ]
 
 
+def tensor_files() -> list[Kind]:
+    model = keras.Sequential([keras.Input((3,)), layers.Dense(2, name="fc")])
+    file = io.BytesIO()
+    saving.safetensors.write(file, saving.state_dict(model))
+    content = file.getvalue()
+    (length,) = struct.unpack_from("<Q", content)
+
+    def change(data: bytes, rng: Rng) -> bytes:
+        if rng.random() < 0.3:
+            return mutations.damaged(data, rng)
+        header = mutations.changed_json(data[8 : 8 + length], rng)
+        return struct.pack("<Q", len(header)) + header + data[8 + length :]
+
+    def weights() -> Any:
+        return [array.tobytes() for array in model.get_weights()]
+
+    name = "w.safetensors"
+    return [Kind("safetensors", content, name, change, model.load_weights, weights)]
+
+
 def texts(folder: Path) -> list[Kind]:
     """Texts as Keras publishes and as we keep them, and a tokenizer."""
     rng = np.random.default_rng(0)
@@ -458,6 +478,7 @@ def all_kinds(folder: Path) -> list[Kind]:
         *model_files(folder),
         *each_layer(),
         *torch_files(),
+        *tensor_files(),
         *data_sets(folder),
         *texts(folder),
         *images(),

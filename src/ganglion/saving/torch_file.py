@@ -5,7 +5,8 @@ it was a row of pickles with the storages behind them. Sizes are checked against
 file before memory is taken for them.
 
 The pickles are read by `system.pickles`, which calls nothing; the few names that stand
-in a dictionary of tensors are data here.
+in a dictionary of tensors are data here. What is written is what `torch.load` reads
+with `weights_only=True`.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import math
 import os
 import struct
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+import ml_dtypes
 import numpy as np
 
 from ganglion import files
@@ -36,6 +39,7 @@ _DTYPES = {
         ("Float", "<f4"),
         ("Double", "<f8"),
         ("Half", "<f2"),
+        ("BFloat16", ml_dtypes.bfloat16),
         ("Long", "<i8"),
         ("Int", "<i4"),
         ("Short", "<i2"),
@@ -217,6 +221,58 @@ def _viewed(name: str, tensor: Tensor, numbers: np.ndarray) -> np.ndarray:
         numbers[tensor.offset :], tensor.shape, strides, writeable=False
     )
     return np.ascontiguousarray(view).reshape(tensor.shape)
+
+
+# ---- writing ---------------------------------------------------------------------
+
+
+def write_state_dict(file: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays as `torch.save(model.state_dict(), path)` would."""
+    kinds = {dtype: name for name, dtype in _DTYPES.items()}
+    storages = [np.asarray(array, order="C") for array in arrays.values()]
+    for name, array in zip(arrays, storages, strict=True):
+        if array.dtype.newbyteorder("<") not in kinds:
+            raise ValueError(f"{name!r} holds {array.dtype}, which PyTorch has not.")
+    entries = [
+        _text(name) + _tensor_code(str(key), array, kinds[array.dtype])
+        for key, (name, array) in enumerate(zip(arrays, storages, strict=True))
+    ]
+    pickled = b"\x80\x02" + _ORDERED + b"(" + b"".join(entries) + b"u."
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("archive/data.pkl", pickled)
+        archive.writestr("archive/byteorder", b"little")
+        for key, array in enumerate(storages):
+            little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+            archive.writestr(f"archive/data/{key}", little.tobytes())
+        archive.writestr("archive/version", b"3\n")
+
+
+_ORDERED = b"ccollections\nOrderedDict\n)R"
+
+
+def _text(word: str) -> bytes:
+    raw = word.encode("utf-8", "surrogatepass")
+    return b"X" + struct.pack("<I", len(raw)) + raw
+
+
+def _number(value: int) -> bytes:
+    if value < 1 << 31:
+        return b"J" + struct.pack("<i", value)
+    return b"\x8a\x08" + struct.pack("<q", value)
+
+
+def _tensor_code(key: str, array: np.ndarray, kind: str) -> bytes:
+    """Return the part of a pickle that stands for a tensor."""
+    module, _, name = kind.rpartition(".")
+    storage = _text("storage") + f"c{module}\n{name}\n".encode() + _text(key)
+    storage = b"(" + storage + _text("cpu") + _number(array.size) + b"tQ"
+    strides = [stride // array.itemsize for stride in array.strides]
+    shape, steps = (
+        b"(" + b"".join(map(_number, numbers)) + b"t"
+        for numbers in (array.shape, strides)
+    )
+    arguments = storage + _number(0) + shape + steps + b"\x89" + _ORDERED
+    return b"ctorch._utils\n_rebuild_tensor_v2\n(" + arguments + b"tR"
 
 
 # ---- pickles ---------------------------------------------------------------------

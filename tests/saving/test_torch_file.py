@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from ganglion.applications import read_state_dict
-from ganglion.applications.torch_file import TENSORS
+from ganglion.saving.torch_file import TENSORS
 from ganglion.system.pickles import Machine, RefusedError
 
 HARMLESS = (int, float, str, bool, type(None), dict, list, tuple)

@@ -1,0 +1,191 @@
+"""The file format safetensors: a length, a header in JSON, and the bytes of arrays.
+
+Nothing in such a file is code. All that its header says is checked before memory is
+taken for it: arrays lie in the file, one behind the other, without overlap or gap.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from ganglion import files
+from ganglion.system import budget
+from ganglion.system.terminal import printable
+
+_LENGTH = struct.Struct("<Q")
+_MOST_HEADER = 100_000_000  # bytes; what the format's own reader allows
+_MOST_AXES = 32
+_METADATA = "__metadata__"
+_WRITER = "ganglion"
+_DTYPES = {
+    "BOOL": np.dtype("?"),
+    "U8": np.dtype("u1"),
+    "I8": np.dtype("i1"),
+    "U16": np.dtype("<u2"),
+    "I16": np.dtype("<i2"),
+    "F16": np.dtype("<f2"),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+    "U32": np.dtype("<u4"),
+    "I32": np.dtype("<i4"),
+    "F32": np.dtype("<f4"),
+    "U64": np.dtype("<u8"),
+    "I64": np.dtype("<i8"),
+    "F64": np.dtype("<f8"),
+    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
+}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+
+
+class Tensors(NamedTuple):
+    """What a file holds."""
+
+    arrays: dict[str, np.ndarray]
+    metadata: dict[str, str]
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the order is that of a model: other writers sort by name."""
+        return self.metadata.get("writer") == _WRITER
+
+
+# ---- writing -------------------------------------------------------------------------
+
+
+def write(file: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays by name, in their order."""
+    header: dict[str, Any] = {_METADATA: {"format": "pt", "writer": _WRITER}}
+    end = 0
+    for name, array in arrays.items():
+        dtype = array.dtype.newbyteorder("<")
+        if dtype not in _NAMES or name == _METADATA:
+            raise ValueError(f"{name!r} holds {dtype}, which safetensors has not.")
+        start, end = end, end + array.nbytes
+        header[name] = {
+            "dtype": _NAMES[dtype],
+            "shape": list(array.shape),
+            "data_offsets": [start, end],
+        }
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # so that numbers are aligned
+    file.write(_LENGTH.pack(len(text)) + text)
+    for array in arrays.values():
+        little = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
+        file.write(little.tobytes())
+
+
+# ---- reading -------------------------------------------------------------------------
+
+
+def read(path: Path) -> Tensors:
+    """Return all arrays of a file; within `saving.files.reading`, for good errors."""
+    data = files.read_file(path)
+    budget.take(len(data), "its content")
+    header, start = _header(data)
+    metadata = header.pop(_METADATA, {})
+    if not isinstance(metadata, dict) or not all(
+        isinstance(value, str) for value in metadata.values()
+    ):
+        raise ValueError("its metadata is not a table of texts.")
+    body = memoryview(data)[start:]
+    spans: list[tuple[int, int, str]] = []
+    arrays: dict[str, np.ndarray] = {}
+    for name, entry in header.items():
+        budget.count("arrays")
+        dtype, shape, (first, last) = _entry(name, entry, len(body))
+        spans.append((first, last, name))
+        arrays[name] = (
+            np.frombuffer(body[first:last], dtype).reshape(shape)
+            if first < last
+            else np.zeros(shape, dtype)
+        )
+    _check_spans(sorted(spans), len(body))
+    return Tensors(arrays, metadata)
+
+
+def _header(data: bytes) -> tuple[dict[str, Any], int]:
+    if len(data) < _LENGTH.size:
+        raise ValueError(f"it has {len(data)} bytes: it is no safetensors file.")
+    (length,) = _LENGTH.unpack_from(data)
+    end = _LENGTH.size + length
+    if length > _MOST_HEADER or end > len(data):
+        raise ValueError(
+            f"its header would have {length:,} bytes, in a file of {len(data):,}: it "
+            "is no safetensors file, or is cut short."
+        )
+    text = data[_LENGTH.size : end]
+    if text[:1] != b"{":
+        raise ValueError("its header does not begin as one of safetensors does.")
+    try:
+        header = budget.parsed_json(text.decode(), _unique)
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"its header is damaged ({error}).") from None
+    return header, end
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"its header has {printable(twice)!r:.80} twice.")
+    return table
+
+
+def _entry(
+    name: str, entry: Any, size: int
+) -> tuple[np.dtype, tuple[int, ...], tuple[int, int]]:
+    """Return the type, the shape and the place of an array that the header names."""
+    shown = f"its array {printable(name)!r:.80}"
+    keys = {"dtype", "shape", "data_offsets"}
+    if not isinstance(entry, dict) or entry.keys() != keys:
+        raise ValueError(f"{shown} has no plain dtype, shape and data_offsets.")
+    if not isinstance(entry["dtype"], str) or entry["dtype"] not in _DTYPES:
+        raise ValueError(
+            f"{shown} is of the unknown type {printable(entry['dtype'])!r:.80}; known "
+            f"are {', '.join(_DTYPES)}."
+        )
+    dtype, shape, offsets = (
+        _DTYPES[entry["dtype"]],
+        entry["shape"],
+        entry["data_offsets"],
+    )
+    if not _are_sizes(shape) or len(shape) > _MOST_AXES:
+        raise ValueError(f"{shown} has no shape that can be: {shape!s:.80}.")
+    if not _are_sizes(offsets) or len(offsets) != 2:
+        raise ValueError(f"{shown} has no place that can be: {offsets!s:.80}.")
+    first, last = offsets
+    if not first <= last <= size:
+        raise ValueError(
+            f"{shown} lies at bytes {first:,} to {last:,}, but the file has {size:,}: "
+            "it is cut short, or damaged."
+        )
+    if last - first != math.prod(shape) * dtype.itemsize:
+        raise ValueError(
+            f"{shown} of shape {tuple(shape)!s:.80} has {last - first:,} bytes, "
+            f"which is not its size."
+        )
+    return dtype, tuple(shape), (first, last)
+
+
+def _are_sizes(values: Any) -> bool:
+    return isinstance(values, list) and all(type(n) is int and n >= 0 for n in values)
+
+
+def _check_spans(spans: list[tuple[int, int, str]], size: int) -> None:
+    end = 0
+    for first, last, name in spans:
+        if first != end:
+            what = "lies over another" if first < end else "leaves a gap before it"
+            raise ValueError(f"its array {printable(name)!r:.80} {what}.")
+        end = last
+    if end != size:
+        raise ValueError(f"{size - end:,} of its bytes belong to no array.")

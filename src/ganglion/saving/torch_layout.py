@@ -236,14 +236,14 @@ def _bidirectional(
     ends = ("forward.", ""), ("backward.", "_reverse")
 
     def to_torch(arrays: Arrays) -> dict[str, np.ndarray]:
-        tensors = {}
+        tensors: dict[str, np.ndarray] = {}
         for prefix, suffix in ends:
             part = _rnn_to_torch(_without(prefix, arrays), order)
             tensors |= {name + suffix: tensor for name, tensor in part.items()}
         return tensors
 
     def from_torch(tensors: Arrays) -> dict[str, np.ndarray]:
-        arrays = {}
+        arrays: dict[str, np.ndarray] = {}
         for prefix, suffix in ends:
             names = [name for name in tensors if name.endswith("_reverse")]
             chosen = names if suffix else [n for n in tensors if n not in names]

@@ -29,6 +29,10 @@ from ganglion.compiler.cpu import threads  # noqa: E402
 collect_ignore_glob = ["tests/compat/scripts/*", "tests/scripts/*"]
 if importlib.util.find_spec("sklearn") is None:  # no dependency: its users import it
     collect_ignore_glob.append("src/ganglion/many/estimators.py")
+if importlib.util.find_spec("uvicorn") is None:
+    collect_ignore_glob += [
+        f"src/ganglion/serve/{name}.py" for name in ("app", "server")
+    ]
 
 # Tests that run at the same time are no processes that have to share the machine.
 threads.CORE_NAME = f"\0ganglion-test-{os.getpid()}-{{}}"

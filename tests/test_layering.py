@@ -37,7 +37,7 @@ FLOORS: list[tuple[str, str]] = [
     ("models", "models distillation many wrappers export"),
     (
         "program",
-        "__init__ __main__ cli recipes backend race applications explain "
+        "__init__ __main__ cli recipes backend race applications explain serve "
         "compat.tensorflow compat.jax "
         "images.networks images.training many.sweep many.sweep_report",
     ),
@@ -54,7 +54,7 @@ NOT_FOR = {
 }
 HEAVY = ("llvmlite", "h5py", "rich", "typer", "PIL", "torch", "tensorflow", "keras",
          "jax", "matplotlib", "scipy", "ray", "sklearn", "optuna",
-         "pandas")  # fmt: skip
+         "pandas", "starlette", "uvicorn")  # fmt: skip
 
 
 class Import(NamedTuple):

@@ -21,6 +21,7 @@ from ganglion.cli import (
     predict,
     race,
     run,
+    serve,
     sweep,
     train,
 )
@@ -203,6 +204,12 @@ _add(
     predict.predict,
     "pets.keras cat.jpg",
     "pets.keras holiday/ --format csv > found.csv",
+)
+_add(
+    serve.serve,
+    "pets.keras",
+    "mnist.keras --port 9000 --rate 20",
+    "net.keras --host 0.0.0.0 --max-mb 2",
 )
 _add(
     predict.evaluate,

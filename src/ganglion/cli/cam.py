@@ -58,6 +58,7 @@ def cam(
         raise typer.BadParameter("give image files, or a data set with --data.")
     from ganglion import saving
     from ganglion.explain import gallery
+    from ganglion.images.networks import class_names
 
     gallery.free_folder(out)
     net = saving.load_model(model)
@@ -65,7 +66,7 @@ def cam(
         chosen = _of_data(net, data, limit) if data else _of_files(net, images, limit)
     except ImportError as error:  # Pillow
         raise RuntimeError(str(error)) from None
-    classes = _class_names(net, data)
+    classes = class_names(net, max(int(net.output_shape[-1]), 2), data)
     try:
         written = gallery.write_gallery(
             net,
@@ -158,25 +159,6 @@ def _form(net: Any) -> Any:
         raise ValueError(f"The model takes {channels} channels, not grey or colours.")
     size = (height or 224, width or 224)
     return Form(size, "rgb" if channels == 3 else "grayscale")
-
-
-_FASHION = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt",
-            "sneaker", "bag", "ankle boot")  # fmt: skip
-
-
-def _class_names(net: Any, data: str | None) -> list[str]:
-    """Return the names that the model's file or the data set gives, else numbers."""
-    from ganglion.images.networks import CIFAR_CLASSES as CIFAR
-
-    count = max(int(net.output_shape[-1]), 2)
-    noted = net.notes.get("class_names")
-    by_data = {"cifar10": CIFAR, "fashion_mnist": _FASHION}.get(data or net.name)
-    if net.name == "cifar10-cam":  # the published model, asked about other images
-        by_data = by_data or CIFAR
-    for names in (noted, by_data):
-        if isinstance(names, (list, tuple)) and len(names) == count:
-            return [str(name) for name in names]
-    return [str(number) for number in range(count)]
 
 
 def _number(class_name: str | None, classes: list[str]) -> int | None:

@@ -1,6 +1,6 @@
 """Why a model says what it says: class activation maps, as arrays and as pictures."""
 
-from ganglion.explain.maps import ActivationMaps, class_activation_map
+from ganglion.explain.maps import ActivationMaps, class_activation_map, map_method
 from ganglion.explain.pictures import contact_sheet, heat_colors, overlay, write_png
 
 __all__ = [
@@ -8,6 +8,7 @@ __all__ = [
     "class_activation_map",
     "contact_sheet",
     "heat_colors",
+    "map_method",
     "overlay",
     "write_png",
 ]

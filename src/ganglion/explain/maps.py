@@ -112,6 +112,18 @@ def class_activation_map(
     return ActivationMaps(maps, classes, scores, structure.method, structure.layer)
 
 
+def map_method(model: Any) -> str | None:
+    """Return how maps of a model are made, "cam" or "grad-cam"; None if they are not.
+
+    >>> import ganglion as keras
+    >>> map_method(keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]))
+    """
+    try:
+        return _explainer(model, "auto", None).structure.method
+    except ValueError:
+        return None
+
+
 class Explainer(Model):
     """Computes maps, classes and scores for images and wanted classes (-1: any)."""
 

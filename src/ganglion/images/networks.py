@@ -38,6 +38,8 @@ NAMED = 10  # unreadable files, at most
 # A small folder for a first try: photographs of CIFAR-10.
 CIFAR_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog",
                  "horse", "ship", "truck")  # fmt: skip
+FASHION_CLASSES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal",
+                   "shirt", "sneaker", "bag", "ankle boot")  # fmt: skip
 CIFAR_CHOSEN = ("airplane", "automobile", "bird", "cat", "horse", "ship")
 CIFAR_EACH, CIFAR_HELD_OUT = 132, 192
 _THEIRS = "author's own images"
@@ -46,6 +48,24 @@ PUBLISHED = (  # system, accuracy, time
     (f"PyTorch, {_THEIRS}", 0.9857, "27 min 10 s"),
     (f"PyTorch optimised, {_THEIRS}", 0.9818, "12 min 2 s"),
 )
+
+
+def class_names(model: Any, count: int, data: str | None = None) -> list[str]:
+    """Return the names of classes: of a model's file or its data set, else numbers.
+
+    Args:
+        model: Has the names in its notes, or the name of a recipe or data set.
+        count: How many classes there are; names of another number are not theirs.
+        data: The data set that it is asked about, where that is known.
+    """
+    by_data = {"cifar10": CIFAR_CLASSES, "fashion_mnist": FASHION_CLASSES}
+    known = by_data.get(data or model.name)
+    if model.name == "cifar10-cam":  # the published model, asked about other images
+        known = known or CIFAR_CLASSES
+    for names in (model.notes.get("class_names"), known):
+        if isinstance(names, (list, tuple)) and len(names) == count:
+            return [str(name) for name in names]
+    return [str(number) for number in range(count)]
 
 
 def network(shape: tuple[int, ...], classes: int, images: int) -> tuple[LayerSpec, ...]:

@@ -10,11 +10,13 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+CODES = {" ": 32, "ArrowDown": 40, "ArrowLeft": 37, "ArrowRight": 39, "ArrowUp": 38,
+         "Delete": 46, "Escape": 27, "Tab": 9}  # fmt: skip
 PATIENCE = 60.0  # seconds for an answer; a machine may be busy
 
 
@@ -111,9 +113,14 @@ class Browser:
         return json.loads(message)
 
     def open(
-        self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False
+        self,
+        page: Path | str,
+        *,
+        width: int = 1280,
+        height: int = 900,
+        dark: bool = False,
     ) -> None:
-        """Open a page from a file, on a screen of some size, and wait for it."""
+        """Open a file or an address, on a screen of some size, and wait for it."""
         phone = width < 600
         self.send(
             "Emulation.setDeviceMetricsOverride",
@@ -125,7 +132,8 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", features=[scheme])
         self.events.clear()
-        self.send("Page.navigate", url=path.resolve().as_uri())
+        address = page if isinstance(page, str) else page.resolve().as_uri()
+        self.send("Page.navigate", url=address)
         if not any(event["method"] == "Page.loadEventFired" for event in self.events):
             self._until(lambda m: m.get("method") == "Page.loadEventFired", "load")
         # Two frames later everything is laid out and drawn.
@@ -148,14 +156,34 @@ class Browser:
 
     def key(self, name: str) -> None:
         """Press a key and let it go."""
-        codes = {"ArrowRight": 39, "ArrowLeft": 37, "Tab": 9, "Escape": 27}
-        event = {"key": name, "code": name, "windowsVirtualKeyCode": codes[name]}
-        self.send("Input.dispatchKeyEvent", type="keyDown", **event)
+        event: dict[str, Any] = {
+            "key": name,
+            "code": "Space" if name == " " else name,
+            "windowsVirtualKeyCode": CODES[name],
+        }
+        text = {"text": " "} if name == " " else {}
+        self.send("Input.dispatchKeyEvent", type="keyDown", **event, **text)
         self.send("Input.dispatchKeyEvent", type="keyUp", **event)
 
     def hover(self, x: float, y: float) -> None:
         """Move the mouse to a place in the window."""
         self.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+    def drag(self, points: Sequence[tuple[float, float]]) -> None:
+        """Move the mouse through some places in the window, its button pressed."""
+        kinds = ["mousePressed", *["mouseMoved"] * (len(points) - 2), "mouseReleased"]
+        for kind, (x, y) in zip(kinds, points, strict=True):
+            held = {"button": "left", "buttons": 1, "clickCount": 1}
+            self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, **held)
+
+    def wait_for(self, script: str) -> Any:
+        """Return what an expression gives as soon as that is true."""
+        limit = time.monotonic() + PATIENCE
+        while not (value := self.evaluate(script)):
+            if time.monotonic() > limit:
+                raise RuntimeError(f"never came true: {script}")
+            time.sleep(0.02)
+        return value
 
     def requests(self) -> list[str]:
         """Return the addresses the page asked for."""

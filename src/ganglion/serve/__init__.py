@@ -1,0 +1,1 @@
+"""A model over HTTP, a page to try it, and a page to watch a training."""

@@ -159,6 +159,23 @@ def _aligned(data):
     return raw[start : start + len(data)]
 
 
+def check(model, shared, tolerance=1e-5, rows=3):
+    """Compare a file with the model, row by row and as a batch."""
+    arrays, expected = rows_for(model, rows)
+    for batch in (False, True):
+        results = shared.predict(arrays, expected, batch)
+        for result, wanted in zip(results, expected, strict=True):
+            np.testing.assert_allclose(result, wanted, atol=tolerance, rtol=0)
+
+
+def link(path, linker="ld"):
+    """Link an object file alone: it needs nothing else."""
+    library = path.with_suffix(".so")
+    command = [linker, "-shared", "--no-undefined", "-o", str(library), str(path)]
+    subprocess.run(command, check=True)
+    return library
+
+
 def compile_c(path, *options):
     """Compile a C file into a shared library beside it; any warning is an error."""
     library = path.with_suffix(".so")

@@ -220,6 +220,8 @@ _add(
     export.export,
     "digits.keras digits.c",
     "lstm.keras lstm.c --shape 100x8 --weights file",
+    "digits.keras digits.o --target aarch64-linux",
+    "digits.keras digits.py",
     "--formats",
 )
 

@@ -17,6 +17,12 @@ def _format_names() -> list[str]:
     return formats.names()
 
 
+def _target_names() -> list[str]:
+    from ganglion.export.targets import MACHINES
+
+    return ["native", *MACHINES]
+
+
 def _list_formats(is_asked: bool) -> None:
     if is_asked:
         from ganglion.export import formats
@@ -46,6 +52,15 @@ def export(
         typer.Option(
             help="What to write; by default the suffix of OUT says it.",
             autocompletion=completed(_format_names),
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="The machine to compile for: this one by default, or one of "
+            "x86-64-avx2, x86-64-avx512, aarch64-linux, aarch64-macos, riscv64, "
+            "cortex-m4, cortex-m7.",
+            autocompletion=completed(_target_names),
         ),
     ] = None,
     name: Annotated[
@@ -82,7 +97,12 @@ def export(
 
     find(format, out)  # before the model is read: that takes longer
     shapes = [InputSpec(shape=_sizes(text)) for text in shape or ()]
-    options = {"input_signature": shapes or None, "name": name, "weights": weights}
+    options = {
+        "input_signature": shapes or None,
+        "name": name,
+        "weights": weights,
+        "target": target,
+    }
     with working(f"exporting {model}"):
         exported = export_model(saving.load_model(model), out, format, **options)
     say(str(exported))

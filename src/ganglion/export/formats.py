@@ -54,6 +54,22 @@ FORMATS: tuple[Format, ...] = (
         "ganglion.export.c99:write",
         options=("input_signature", "name", "weights"),
     ),
+    Format(
+        "native",
+        (".o",),
+        "Machine code of a --target and a C header; no dependency.",
+        "ganglion.export.native:write",
+        options=("input_signature", "name", "weights", "target"),
+        needs=("llvmlite",),
+    ),
+    Format(
+        "python",
+        (".py",),
+        "A shared library and a small Python file that calls it.",
+        "ganglion.export.python_stub:write",
+        options=("input_signature", "name", "target"),
+        needs=("llvmlite",),
+    ),
 )
 
 # Formats of Keras that are not written here, and what to use instead.

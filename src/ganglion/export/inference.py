@@ -156,6 +156,14 @@ def _output_names(model: Any, count: int) -> list[str]:
     return _identifiers(names)
 
 
+# Words of C, and the names of what else is passed to `predict`.
+_WORDS = """auto break case char const continue default do double else enum extern float
+for goto if inline int long register restrict return short signed sizeof static struct
+switch typedef union unsigned void volatile while class new delete this
+workspace weights rows row start memory file"""
+_RESERVED = frozenset(_WORDS.split())
+
+
 def _identifiers(names: Iterable[str]) -> list[str]:
     """Return names that any language takes, each another one."""
     seen: Counter[str] = Counter()
@@ -163,6 +171,7 @@ def _identifiers(names: Iterable[str]) -> list[str]:
     for name in names:
         word = re.sub(r"\W", "_", name, flags=re.ASCII)
         word = f"_{word}" if word[:1].isdigit() else word
+        word += "_" * (word in _RESERVED)
         taken.append(f"{word}_{seen[word]}" if seen[word] else word)
         seen[word] += 1
     return taken

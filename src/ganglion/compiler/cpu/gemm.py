@@ -28,7 +28,7 @@ from ganglion.compiler.cpu.text import (
     llvm_type,
     vector_widths,
 )
-from ganglion.compiler.cpu.tuning import CPU
+from ganglion.compiler.cpu.tuning import CPU, accumulators
 from ganglion.compiler.plan.kernels import Axis, Contract, NonzeroIndices
 
 
@@ -163,10 +163,11 @@ class Contraction:
         (self.columns,) = self.kernel.columns
         self.rows, self.tiled = kernel.rows[:-1], kernel.rows[-1]
         vectors = -(-self.columns.size // WIDTH)
-        fit = max(1, CPU.accumulators // min(self.tiled.size, CPU.tile_rows))
+        registers = accumulators()
+        fit = max(1, registers // min(self.tiled.size, CPU.tile_rows))
         wide = min(vectors, fit, CPU.tile_vectors)
         most = WIDTH if vectors == 1 else CPU.tile_rows
-        self.dense = TileShape(min(CPU.accumulators // wide, most), wide)
+        self.dense = TileShape(max(1, min(registers // wide, most)), wide)
         if kernel.nonzeros:
             wide = min(vectors, CPU.tile_vectors)
             self.skipping = TileShape(kernel.nonzeros.group, wide, skips=True)

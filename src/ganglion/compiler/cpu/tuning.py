@@ -8,6 +8,9 @@ where the machine's are narrower, and to the number of threads.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 
@@ -96,3 +99,20 @@ class CpuTuning:
 
 
 CPU = CpuTuning()  # what runs programs looks it up here each time: tests replace it
+
+_accumulators: ContextVar[int] = ContextVar("accumulators", default=CPU.accumulators)
+
+
+def accumulators() -> int:
+    """Return how many vectors of 16 lanes a tile may add up in registers."""
+    return _accumulators.get()
+
+
+@contextmanager
+def with_accumulators(count: int) -> Iterator[None]:
+    """Emit for a machine whose registers hold so many; exports are for such, too."""
+    token = _accumulators.set(count)
+    try:
+        yield
+    finally:
+        _accumulators.reset(token)

@@ -11,7 +11,7 @@ import numpy as np
 from ganglion.compiler.cpu.emitter import Emitted, Emitter
 from ganglion.compiler.cpu.gemm import each_tile, even_tiles
 from ganglion.compiler.cpu.text import Val
-from ganglion.compiler.cpu.tuning import CPU
+from ganglion.compiler.cpu.tuning import CPU, accumulators
 from ganglion.compiler.plan.winograd import (
     FLOAT,
     LANES,
@@ -348,7 +348,7 @@ class Blocks(Transforms):
         self, rows: int, vectors: int, body: Callable[[str, int], None]
     ) -> None:
         """Run over tiles of rows of nearly equal size that fit the registers."""
-        most = min(CPU.accumulators // vectors, CPU.tile_rows)
+        most = max(1, min(accumulators() // vectors, CPU.tile_rows))
         each_tile(self.text, even_tiles(rows, most), body)
 
 

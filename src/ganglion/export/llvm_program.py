@@ -1,0 +1,252 @@
+"""Forward passes as one module of LLVM IR: the CPU backend's kernels, called in order.
+
+A pass for one row and one for a block of rows share kernels and constants. Pointers of
+a call lie in a frame on the stack, temporary buffers in the caller's workspace.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ganglion.compiler.cpu.emitter import Emitted
+from ganglion.compiler.cpu.packed_gemm import scratch_for
+from ganglion.compiler.cpu.pipeline import PIPELINE, emit_kernel
+from ganglion.compiler.cpu.tuning import with_accumulators
+from ganglion.compiler.pipeline import Pass, Pipeline
+from ganglion.compiler.plan.kernels import Buffer
+from ganglion.compiler.plan.lower import lower
+from ganglion.compiler.plan.lowering import Preferences, never_packed
+from ganglion.export.interface import Interface
+from ganglion.export.planning import ALIGNMENT, ExportPlan
+from ganglion.export.targets import Machine
+
+_WIDE = 28  # accumulators of a machine whose large products are packed
+_FOR_THREADS = ("column-sums", "cache-blocking", "arena", "barriers")
+
+
+def pipeline_for(machine: Machine) -> Pipeline:
+    """Return the CPU's passes for one thread, and for the registers of a machine."""
+    wants = Preferences(
+        winograd=True,
+        scratch_for=scratch_for if machine.accumulators >= _WIDE else never_packed,
+        pixels_side_by_side=True,
+        few_channels_by_taps=True,
+        strides_by_phase=True,
+        depthwise_sums=True,
+        pools_by_window=True,
+    )
+    own = Pass("lower", "as the CPU has it, unsplit", lambda p: lower(p, wants))
+    passes = [
+        own if step.name == "lower" else step
+        for step in PIPELINE.passes
+        if step.name not in _FOR_THREADS
+    ]
+    return replace(PIPELINE, passes=tuple(passes))
+
+
+class Constants:
+    """Arrays one behind the other; equal ones are there once."""
+
+    def __init__(self) -> None:
+        self._starts: dict[bytes, int] = {}
+        self._parts: list[bytes] = []
+        self._end = 0
+
+    def start_of(self, array: np.ndarray) -> int:
+        """Return where an array begins."""
+        raw = np.ascontiguousarray(array).tobytes()
+        digest = hashlib.sha256(raw).digest()
+        if digest not in self._starts:
+            padding = -self._end % ALIGNMENT
+            self._starts[digest] = self._end + padding
+            self._parts += [bytes(padding), raw]
+            self._end += padding + len(raw)
+        return self._starts[digest]
+
+    def data(self) -> bytes:
+        """Return the bytes of all."""
+        return b"".join(self._parts)
+
+
+@dataclass(frozen=True)
+class _Call:
+    function: str
+    buffers: tuple[Buffer, ...]
+    pieces: int
+
+
+class Module:
+    """Forward passes under construction as a module."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.constants = Constants()
+        self._names: dict[str, str] = {}  # of functions, by their texts
+        self._helpers: dict[str, None] = {}
+        self._declared: dict[str, None] = {}
+        self._entries: list[str] = []
+
+    def text(self, weights: bytes | None) -> str:
+        """Return the module; weights are inside of it if they are given."""
+        functions = [
+            text.replace("define void @kernel(", f"define internal void {name}(", 1)
+            for text, name in self._names.items()
+        ]
+        constants = []
+        if weights is not None:
+            escaped = "\\" + weights.hex("\\") if weights else ""
+            constants = [
+                f"@weights = internal constant [{len(weights)} x i8] "
+                f'c"{escaped}", align {ALIGNMENT}'
+            ]
+        parts = [*sorted(self._declared), *functions, *sorted(self._helpers)]
+        end = 'attributes #0 = { nounwind "no-builtins" }\n!0 = !{}\n'
+        return self._adapted("\n".join([*parts, *self._entries, end])) + "\n".join(
+            constants
+        )
+
+    def library_functions(self) -> list[str]:
+        """Return the functions of the C library that the code calls."""
+        names = [re.search(r"@([\w.]+)", line) for line in self._declared]
+        found = {match[1] for match in names if match}
+        return sorted(name for name in found if not name.startswith("llvm."))
+
+    def _adapted(self, text: str) -> str:
+        if self.machine.pointer == 32:
+            # Kernels take pointers of eight bytes for granted.
+            text = re.sub(r"((?:load|store) ptr .*), align 8", r"\1, align 4", text)
+            text = _DIVISION.sub(_NARROW_DIVISION, text)
+        if not self.machine.fuses:
+            text = text.replace("@llvm.fma.", "@llvm.fmuladd.")
+        return text
+
+    # ---- entries -----------------------------------------------------------------
+
+    def add_pass(self, name: str, plan: ExportPlan, interface: Interface) -> None:
+        """Add a function that runs a plan: its parameters are those of `predict`."""
+        with with_accumulators(self.machine.accumulators):
+            calls = [self._called(emit_kernel(kernel)) for kernel in plan.kernels]
+        ends = plan.inference
+        places = {port.name: f"%in{n}" for n, port in enumerate(ends.inputs)}
+        places |= {f"output/{n}": f"%out{n}" for n in range(len(ends.outputs))}
+        slots = max((len(call.buffers) for call in calls), default=1)
+        parameters = ", ".join([*_passed(interface), "ptr %memory"])
+        lines = [
+            f"define internal void @{name}({parameters}) #0 {{",
+            f"  %frame = alloca [{max(slots, 1)} x ptr], align 64",
+        ]
+        for number, call in enumerate(calls):
+            for slot, buffer in enumerate(call.buffers):
+                base, start = self._place(buffer, plan, interface, places)
+                at = f"{number}.{slot}"
+                lines += [
+                    f"  %a{at} = getelementptr i8, ptr {base}, i64 {start}",
+                    f"  %f{at} = getelementptr ptr, ptr %frame, i64 {slot}",
+                    f"  store ptr %a{at}, ptr %f{at}, align 8",
+                ]
+            arguments = f"ptr %frame, i64 0, i64 {call.pieces}"
+            lines.append(f"  call void {call.function}({arguments})")
+        self._entries.append("\n".join([*lines, "  ret void", "}"]))
+
+    def _called(self, emitted: Emitted) -> _Call:
+        self._declared |= dict.fromkeys(emitted.declared)
+        self._helpers |= dict.fromkeys(emitted.helpers)
+        name = self._names.setdefault(emitted.text, f"@k{len(self._names)}")
+        return _Call(name, emitted.buffers, emitted.parallel)
+
+    def _place(
+        self,
+        buffer: Buffer,
+        plan: ExportPlan,
+        interface: Interface,
+        places: dict[str, str],
+    ) -> tuple[str, int]:
+        """Return what a buffer lies in, and how many bytes behind its start."""
+        if buffer.array is not None:
+            base = "@weights" if interface.weights is None else "%weights"
+            return base, self.constants.start_of(buffer.array)
+        if buffer.kind == "arena":
+            return "%memory", plan.offsets[buffer.root]
+        return places[buffer.name], 0
+
+    def add_predict(self, interface: Interface, row: str) -> None:
+        """Add `predict`: it aligns the workspace and runs the pass of one row."""
+        passed = ", ".join(_passed(interface))
+        self._entries.append(
+            f"define void @{interface.name}_predict({passed}, ptr %workspace) #0 {{\n"
+            f"{_ALIGNED}"
+            f"  call void @{row}({passed}, ptr %memory)\n  ret void\n}}"
+        )
+
+    def add_batch(
+        self, interface: Interface, passes: Sequence[tuple[int, str]]
+    ) -> None:
+        """Add `predict_batch`: blocks of rows as long as they fill one, then rows."""
+        size = f"i{self.machine.pointer}"
+        count = f"zext {size} %rows to i64" if size != "i64" else "add i64 %rows, 0"
+        ports, weights = _passed(interface, "ports"), _passed(interface, "weights")
+        parameters = ", ".join([*ports, f"{size} %rows", *weights, "ptr %workspace"])
+        lines = [
+            f"define void @{interface.name}_predict_batch({parameters}) #0 {{",
+            f"{_ALIGNED}  %all = {count}",
+            "  br label %head0",
+        ]
+        for number, (rows, name) in enumerate(passes):
+            lines += _rows_loop(number, rows, name, interface)
+        lines += [f"head{len(passes)}:", "  ret void", "}"]
+        self._entries.append("\n".join(lines))
+
+
+def _rows_loop(
+    number: int, rows: int, name: str, interface: Interface
+) -> Iterator[str]:
+    """Yield a loop that runs a pass while enough rows are left."""
+    n, done = number, f"%done{number}"
+    before = f"%done{number - 1}" if number else "0"
+    yield f"head{n}:"
+    yield f"  br label %test{n}"
+    yield f"test{n}:"
+    yield f"  {done} = phi i64 [ {before}, %head{n} ], [ %next{n}, %body{n} ]"
+    yield f"  %next{n} = add i64 {done}, {rows}"
+    yield f"  %fits{n} = icmp ule i64 %next{n}, %all"
+    yield f"  br i1 %fits{n}, label %body{n}, label %head{n + 1}"
+    yield f"body{n}:"
+    passed = []
+    sizes = [port.size * port.dtype.itemsize for port, _ in interface.ports]
+    for port, nbytes in zip(_passed(interface, "ports"), sizes, strict=True):
+        base = port.removeprefix("ptr ")
+        yield f"  {base}.{n}.by = mul i64 {done}, {nbytes}"
+        yield f"  {base}.{n} = getelementptr i8, ptr {base}, i64 {base}.{n}.by"
+        passed.append(f"ptr {base}.{n}")
+    passed += _passed(interface, "weights")
+    yield f"  call void @{name}({', '.join([*passed, 'ptr %memory'])})"
+    yield f"  br label %test{n}"
+
+
+def _passed(interface: Interface, which: str = "all") -> list[str]:
+    """Return what is passed of the ports, the weights, or both."""
+    ends = interface.inference
+    ports = [f"ptr %in{n}" for n in range(len(ends.inputs))]
+    ports += [f"ptr %out{n}" for n in range(len(ends.outputs))]
+    weights = ["ptr %weights"] if interface.weights is not None else []
+    return {"ports": ports, "weights": weights, "all": ports + weights}[which]
+
+
+# Indices fit into 32 bits there, and a division of 64 bits would be a call.
+_DIVISION = re.compile(r"^  (%\S+) = ([su](?:div|rem)) i64 (\S+), (\S+)$", re.M)
+_NARROW_DIVISION = r"""  \1.a = trunc i64 \3 to i32
+  \1.b = trunc i64 \4 to i32
+  \1.c = \2 i32 \1.a, \1.b
+  \1 = sext i32 \1.c to i64"""
+
+_ALIGNED = """\
+  %address = ptrtoint ptr %workspace to i64
+  %negative = sub i64 0, %address
+  %padding = and i64 %negative, 63
+  %memory = getelementptr i8, ptr %workspace, i64 %padding
+"""

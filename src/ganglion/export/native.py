@@ -1,0 +1,96 @@
+"""A model as machine code, ahead of time: an object file and a C header."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ganglion.export.formats import Artifact
+from ganglion.export.inference import inference_of
+from ganglion.export.interface import Interface, identifier
+from ganglion.export.llvm_program import Module, pipeline_for
+from ganglion.export.planning import ALIGNMENT, ExportPlan, planned
+from ganglion.export.targets import Machine, machine_of, object_code
+
+BLOCK_BYTES = 1 << 20  # of a block's workspace: what stays in a processor's cache
+BLOCK_ROWS = (64, 32, 16, 8, 4)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A model as machine code of a target."""
+
+    interface: Interface
+    machine: Machine
+    code: bytes  # of an object file
+    weights: bytes | None  # None if they are inside
+    calls: list[str]  # functions of the C library
+
+
+def compiled(
+    model: Any,
+    prefix: str,
+    machine: Machine,
+    input_signature: Any = None,
+    in_file: bool = False,
+) -> Compiled:
+    """Compile a model for a machine."""
+    row = inference_of(model, 1, input_signature)
+    pipeline = pipeline_for(machine)
+    plans = [planned(row, pipeline)]
+    block = block_rows(plans[0])
+    if block > 1:
+        many = inference_of(model, block, input_signature)
+        plans.insert(0, planned(many, pipeline))
+    workspace = max(plan.workspace for plan in plans) + ALIGNMENT
+    interface = Interface(prefix, row, workspace, 0 if in_file else None)
+    module = Module(machine)
+    passes = [(plan.inference.rows, f"rows{plan.inference.rows}") for plan in plans]
+    for plan, (_, name) in zip(plans, passes, strict=True):
+        module.add_pass(name, plan, interface)
+    module.add_predict(interface, passes[-1][1])
+    module.add_batch(interface, passes)
+    data = module.constants.data()
+    text = module.text(None if in_file else data)
+    if in_file:
+        interface = Interface(prefix, row, workspace, len(data))
+    code = object_code(text, machine)
+    weights = data if in_file else None
+    return Compiled(interface, machine, code, weights, module.library_functions())
+
+
+def block_rows(plan: ExportPlan) -> int:
+    """Return how many rows a block has: as many as its memory stays in a cache."""
+    each = max(plan.workspace, 1)
+    return next((rows for rows in BLOCK_ROWS if rows * each <= BLOCK_BYTES), 1)
+
+
+def write(
+    model: Any,
+    path: Path,
+    target: str | None = None,
+    input_signature: Any = None,
+    name: str | None = None,
+    weights: str = "inside",
+) -> Artifact:
+    """Return an object file and its header, and the weights if in a file."""
+    if weights not in ("inside", "file"):
+        raise ValueError(f"weights={weights!r}: choose 'inside' or 'file'.")
+    machine, prefix = machine_of(target), identifier(path, name)
+    made = compiled(model, prefix, machine, input_signature, weights == "file")
+    files = {path: made.code, path.with_suffix(".h"): made.interface.header().encode()}
+    if made.weights is not None:
+        files[path.with_suffix(".weights")] = made.weights
+    return Artifact(files, notes_of(made))
+
+
+def notes_of(made: Compiled) -> tuple[str, ...]:
+    """Return what to know about machine code."""
+    machine = made.machine
+    notes = [*made.interface.inference.notes]
+    notes.append(f"Compiled for {machine.name}: {machine.triple}, {machine.cpu}.")
+    if made.calls:
+        names = ", ".join(made.calls)
+        notes.append(f"It calls {names} of the C library: link with -lm.")
+    return tuple(notes)

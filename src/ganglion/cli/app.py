@@ -222,6 +222,7 @@ _add(
     "lstm.keras lstm.c --shape 100x8 --weights file",
     "digits.keras digits.o --target aarch64-linux",
     "digits.keras digits.py",
+    "digits.keras digits.wasm",
     "--formats",
 )
 

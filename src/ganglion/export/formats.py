@@ -70,6 +70,14 @@ FORMATS: tuple[Format, ...] = (
         options=("input_signature", "name", "target"),
         needs=("llvmlite",),
     ),
+    Format(
+        "wasm",
+        (".wasm",),
+        "A WebAssembly module with SIMD, and JavaScript for browsers and node.",
+        "ganglion.export.wasm:write",
+        options=("input_signature",),
+        needs=("llvmlite",),
+    ),
 )
 
 # Formats of Keras that are not written here, and what to use instead.

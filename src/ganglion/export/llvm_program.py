@@ -183,6 +183,15 @@ class Module:
             f"  call void @{row}({passed}, ptr %memory)\n  ret void\n}}"
         )
 
+    def add_call(self, name: str, row: str, addresses: Sequence[int]) -> None:
+        """Add a function that runs a pass on memory at fixed addresses."""
+        kind = f"i{self.machine.pointer}"
+        passed = [f"ptr inttoptr ({kind} {address} to ptr)" for address in addresses]
+        self._entries.append(
+            f"define void @{name}() #0 {{\n"
+            f"  call void @{row}({', '.join(passed)})\n  ret void\n}}"
+        )
+
     def add_batch(
         self, interface: Interface, passes: Sequence[tuple[int, str]]
     ) -> None:

@@ -1,0 +1,96 @@
+"""A model as a WebAssembly module with SIMD, and the JavaScript that calls it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from ganglion import config
+from ganglion.export.c_text import UnsupportedError
+from ganglion.export.formats import Artifact
+from ganglion.export.inference import Inference, inference_of
+from ganglion.export.interface import Interface
+from ganglion.export.llvm_program import Module, pipeline_for
+from ganglion.export.planning import ALIGNMENT, planned
+from ganglion.export.targets import WASM, object_code
+from ganglion.export.wasm_file import Segment, finished
+
+STACK = 1 << 18  # bytes, from address 0 on
+SECTION = "ganglion"  # of the module: where inputs and outputs lie, as JSON
+# Functions of the C library that JavaScript has, by the names of float32's without f.
+_NAMES = "asin acos atan atan2 cbrt sin cos exp log log1p expm1 pow tanh"
+_MATHS = frozenset(_NAMES.split())
+
+
+def write(model: Any, path: Path, input_signature: Any = None) -> Artifact:
+    """Return the module, and the JavaScript that loads and calls it."""
+    inference = inference_of(model, 1, input_signature)
+    files = {path: module_of(inference), path.with_suffix(".mjs"): javascript()}
+    return Artifact(files, inference.notes)
+
+
+def module_of(inference: Inference) -> bytes:
+    """Return the forward pass of one row as a module.
+
+    Inputs, outputs, weights and the workspace have fixed addresses behind the stack;
+    those of inputs and outputs are in a section of the module.
+    """
+    plan = planned(inference, pipeline_for(WASM))
+    interface = Interface("model", inference, plan.workspace, weights=0)
+    module = Module(WASM)
+    module.add_pass("row", plan, interface)
+    weights = module.constants.data()
+    ports = [port for port, _ in interface.ports]
+    sizes = [*(port.size * port.dtype.itemsize for port in ports), len(weights)]
+    *starts, workspace = accumulate(map(_rounded, sizes), initial=STACK)
+    module.add_call("predict", "row", [*starts, workspace])
+    code, calls = finished(
+        object_code(module.text(None), WASM),
+        exports=["predict"],
+        segments=[Segment(starts[-1], weights)] if weights else [],
+        memory=workspace + plan.workspace,
+        stack=STACK,
+        custom={SECTION: _description(inference, starts)},
+    )
+    unknown = [name for name in calls if name.removesuffix("f") not in _MATHS]
+    if unknown:
+        raise UnsupportedError(
+            f"The model calls {', '.join(unknown)}, which WebAssembly and JavaScript "
+            "do not have: export it to another format."
+        )
+    return code
+
+
+def _rounded(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _description(inference: Inference, starts: Sequence[int]) -> bytes:
+    """Return what JavaScript has to know, as JSON."""
+    ports = [*inference.inputs, *inference.outputs]
+    ends = [
+        {
+            "name": port.name,
+            "shape": port.shape,
+            "type": port.dtype.name,
+            "address": start,
+        }
+        for port, start in zip(ports, starts, strict=False)
+    ]
+    count = len(inference.inputs)
+    described = {
+        "model": inference.name,
+        "version": config.VERSION,
+        "inputs": ends[:count],
+        "outputs": ends[count:],
+        "notes": inference.notes,
+    }
+    return json.dumps(described).encode()
+
+
+def javascript() -> bytes:
+    """Return the JavaScript file: it is the same for every model."""
+    return Path(__file__).with_name("wasm.mjs").read_bytes()

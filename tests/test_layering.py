@@ -54,7 +54,7 @@ NOT_FOR = {
 }
 HEAVY = ("llvmlite", "h5py", "rich", "typer", "PIL", "torch", "tensorflow", "keras",
          "jax", "matplotlib", "scipy", "ray", "sklearn", "optuna",
-         "pandas", "starlette", "uvicorn")  # fmt: skip
+         "pandas", "starlette", "uvicorn", "onnx")  # fmt: skip
 
 
 class Import(NamedTuple):

@@ -78,6 +78,15 @@ FORMATS: tuple[Format, ...] = (
         options=("input_signature",),
         needs=("llvmlite",),
     ),
+    Format(
+        "onnx",
+        (".onnx",),
+        "ONNX, for any number of rows: onnxruntime, OpenVINO, TensorRT and others.",
+        "ganglion.export.onnx.writer:write",
+        options=("input_signature",),
+        needs=("onnx",),
+        extra="onnx",
+    ),
 )
 
 # Formats of Keras that are not written here, and what to use instead.

@@ -64,21 +64,32 @@ class Inference:
     notes: tuple[str, ...] = ()
 
 
-def inference_of(model: Any, rows: int = 1, input_signature: Any = None) -> Inference:
+def inference_of(
+    model: Any, rows: int = 1, input_signature: Any = None, may_draw: bool = False
+) -> Inference:
     """Trace a built model; refuse what no file can hold, by the name of the layer.
 
     A layer that runs on the host (for text, a lookup, a hash) is left out: the file
     begins with the numbers that such layers give, and a note says so.
+
+    Args:
+        model: The model.
+        rows: How many rows the program takes at once.
+        input_signature: The shape and type of each input, where the model leaves it.
+        may_draw: Whether the format has random numbers of its own.
     """
     ports, notes = _input_ports(model, input_signature)
     data = [Input(port.name, (rows, *port.shape), port.dtype) for port in ports]
     with uncollected:
         with Scope(training=False) as scope:
             outputs = tree.flatten(model(_structure(model, data)))
+        if may_draw:  # the state of a generator stays behind
+            for seed in model._seed_generators:
+                scope.writes.pop(seed.state, None)
         leaves = {f"output/{number}": leaf for number, leaf in enumerate(outputs)}
         step = program_of(f"{model.name}.export", scope, data, leaves)
         _refuse_state(step.program, step.variables)
-        _refuse_nodes(step.program.graph.nodes)
+        _refuse_nodes(step.program.graph.nodes, may_draw)
         weights = {name: step.variables[name].array for name in step.program.state}
         program = _closed(step.program, weights, data)
     names = _output_names(model, len(outputs))
@@ -214,10 +225,10 @@ def _refuse_state(program: Program, variables: Mapping[str, Any]) -> None:
         )
 
 
-def _refuse_nodes(nodes: Iterable[Node]) -> None:
+def _refuse_nodes(nodes: Iterable[Node], may_draw: bool) -> None:
     for node in nodes:
         layer = f'Layer "{node.origin.layer}"' if node.origin.layer else "The model"
-        if node.op.kind == "random":
+        if node.op.kind == "random" and not may_draw:
             raise ValueError(
                 f"{layer} draws random numbers when it predicts, which no exported "
                 "file can: take it out for inference."
@@ -228,7 +239,7 @@ def _refuse_nodes(nodes: Iterable[Node]) -> None:
                 "exported file: export the model that ends before it."
             )
         if "body" in node.attrs:
-            _refuse_nodes(node.attrs["body"].nodes)
+            _refuse_nodes(node.attrs["body"].nodes, may_draw)
 
 
 # ---- weights as constants ------------------------------------------------------------
@@ -265,7 +276,8 @@ def _folded(graph: Graph) -> Graph:
     """Return a graph in which what depends on constants alone is one."""
 
     def fold(node: Node, new: Node) -> Value:
-        if new.op.kind in ("loop", "item") or new.dtype == RECORD or not new.inputs:
+        is_known = new.op.kind not in ("loop", "item", "random")
+        if not is_known or new.dtype == RECORD or not new.inputs:
             return new
         arrays = [_constant_behind(value) for value in new.inputs]
         known = [array for array in arrays if array is not None]

@@ -1,0 +1,273 @@
+"""ONNX files: onnxruntime computes what the model predicts, for any number of rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_runs
+import pytest
+from exported_models import made, rows_for
+from layer_cases import CASES
+
+import ganglion as keras
+from ganglion import layers, recipes
+from ganglion.compiler.ir.graph import Graph, Input, computed
+from ganglion.compiler.ir.table import OPS
+from ganglion.export import export_model
+from ganglion.export.onnx.symbols import RowsError, Twins
+
+pytest.importorskip("onnx", reason="onnx is not installed")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+TOLERANCE = 1e-4
+
+
+def inputs_of(model: Any, rows: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    arrays = []
+    for tensor in model.inputs:
+        shape = (rows, *tensor.shape[1:])
+        is_whole = "int" in tensor.dtype
+        drawn = rng.integers(0, 5, shape) if is_whole else rng.normal(size=shape)
+        arrays.append(drawn.astype(tensor.dtype))
+    return arrays
+
+
+def check(
+    model: Any, folder: Path, rows: tuple[int, ...] = (1, 3), **options: Any
+) -> None:
+    """Compare a file with calls of the model."""
+    export_model(model, folder / "m.onnx", **options)
+    for count in rows:
+        arrays = inputs_of(model, count)
+        outputs = onnx_runs.run(folder / "m.onnx", arrays)
+        given = arrays if len(arrays) > 1 else arrays[0]
+        expected = model(given, training=False)
+        for output, wanted in zip(outputs, keras.tree.flatten(expected), strict=True):
+            assert output.dtype == wanted.dtype
+            np.testing.assert_allclose(output, wanted, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ["efficient", "lstm", "transformer", "text", "odds"])
+def test_small_models_predict_the_same(name: str, tmp_path: Path) -> None:
+    model = made(name)
+    export_model(model, tmp_path / "m.onnx")
+    for rows in (1, 4):
+        arrays, expected = rows_for(model, rows)
+        outputs = onnx_runs.run(tmp_path / "m.onnx", arrays)
+        for output, wanted in zip(outputs, expected, strict=True):
+            np.testing.assert_allclose(output, wanted, atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("name", recipes.RECIPES)
+def test_every_recipe(name: str, tmp_path: Path) -> None:
+    check(recipes.build(recipes.still(recipes.get(name))), tmp_path, rows=(2,))
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("recipe", recipes.NETWORKS, ids=lambda recipe: recipe.name)
+def test_ordinary_networks(recipe: Any, tmp_path: Path) -> None:
+    check(recipes.build(recipes.still(recipe)), tmp_path)
+
+
+@pytest.mark.more
+def test_efficientnet_lite0(tmp_path: Path) -> None:
+    check(keras.applications.EfficientNetLite0(weights=None), tmp_path, rows=(1, 2))
+
+
+PREDICTING = [case for case in CASES if not case.training]
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("case", PREDICTING, ids=lambda case: case.id)
+def test_every_layer(case: Any, tmp_path: Path) -> None:
+    dtype = "int32" if case.classes else None
+    inputs = [keras.Input(shape[1:], dtype=dtype) for shape in case.shapes]
+    given = inputs if len(inputs) > 1 else inputs[0]
+    check(keras.Model(given, case.call(case.make(layers), given)), tmp_path)
+
+
+# ---- every op ------------------------------------------------------------------------
+
+NOT_IN_ONNX = {"conv_kernel", "left_shift", "max_pool_back", "nextafter", "right_shift",
+               "shuffle", "sum_pool_back"}  # fmt: skip
+
+
+def op_file(graph: Graph) -> bytes:
+    import onnx
+    from onnx import helper
+
+    from ganglion.export.onnx import builder
+    from ganglion.export.onnx.graph import GraphWriter
+
+    b = builder.Builder()
+    b.rows_of = "x0"
+    names = {x: x.name for x in graph.inputs}
+    writer = GraphWriter(graph, Twins(graph, graph), b, names)
+    writer.write()
+    value = graph.outputs["y"]
+    b.emit("Identity", writer.name(value), name="y")
+    ends = [builder.value_info(x.name, x.dtype, x.shape) for x in graph.inputs]
+    outputs = [builder.value_info("y", value.dtype, value.shape)]
+    nodes, constants = b.used(["y"])
+    proto = helper.make_model(
+        helper.make_graph(nodes, "g", ends, outputs, constants),
+        opset_imports=[builder.opset(18)],
+        ir_version=8,
+    )
+    onnx.checker.check_model(proto, full_check=True)
+    return proto.SerializeToString()
+
+
+@pytest.mark.parametrize("name", sorted(OPS))
+def test_every_op_means_the_same(name: str) -> None:
+    arrays, attrs = OPS[name].domain(np.random.default_rng(0))
+    arrays = [np.asarray(a, "f4") if a.dtype == "f8" else np.asarray(a) for a in arrays]
+    attrs = {**attrs, "dtype": "float32"} if attrs.get("dtype") == "float64" else attrs
+    inputs = [Input(f"x{i}", a.shape, a.dtype) for i, a in enumerate(arrays)]
+    value = OPS[name](*inputs, **attrs)
+    graph = Graph.of("g", inputs, {"y": value})
+    if name in NOT_IN_ONNX:
+        with pytest.raises(ValueError, match=f"uses {name}, which ONNX does not have"):
+            op_file(graph)
+        return
+    (output,) = onnx_runs.run(op_file(graph), arrays)
+    expected = computed(value, arrays)
+    assert output.dtype == expected.dtype
+    if name != "random_uniform":
+        np.testing.assert_allclose(output, expected, rtol=2e-6, atol=2e-6)
+
+
+# ---- what is in a file ---------------------------------------------------------------
+
+
+def test_the_file_is_what_others_would_write(tmp_path: Path) -> None:
+    """Convolutions, norms and activations become few operators, channels first."""
+    import onnx
+
+    export_model(made("efficient"), tmp_path / "m.onnx")
+    proto = onnx.load(tmp_path / "m.onnx")
+    kinds = [node.op_type for node in proto.graph.node]
+    assert kinds.count("Transpose") == 1
+    assert kinds.count("Conv") == kinds.count("Clip") + 2 == 7
+    assert {"Gemm", "Softmax"} < set(kinds)
+    assert proto.opset_import[0].version == 18
+    (entry,) = proto.graph.input
+    sizes = [d.dim_param or d.dim_value for d in entry.type.tensor_type.shape.dim]
+    assert sizes == ["batch", 24, 24, 3]
+
+
+def test_text_begins_with_its_numbers_and_the_file_says_so(tmp_path: Path) -> None:
+    import onnx
+
+    told = export_model(made("text"), tmp_path / "m.onnx")
+    assert '"text_vectorization" (TextVectorization): runs on the host' in str(told)
+    (note,) = onnx.load(tmp_path / "m.onnx").metadata_props
+    assert "TextVectorization" in note.value
+
+
+def test_a_subclass_with_keras_signature(tmp_path: Path) -> None:
+    class Own(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = layers.Dense(2)
+
+        def call(self, inputs: Any) -> Any:
+            return keras.ops.relu(self.dense(inputs)) - keras.ops.sum(inputs)
+
+    class Rowwise(Own):
+        def call(self, inputs: Any) -> Any:
+            return keras.ops.cumsum(self.dense(inputs), axis=1)
+
+    x = np.arange(12, dtype="float32").reshape(4, 3)
+    signature = [keras.InputSpec(dtype="float32", shape=(None, 3))]
+    for cls in (Own, Rowwise):  # the first mixes the rows of a batch
+        model = cls()
+        model(x)
+        model.export(
+            tmp_path / "own.onnx",
+            format="onnx",
+            verbose=False,
+            input_signature=signature,
+        )
+        (output,) = onnx_runs.run(tmp_path / "own.onnx", [x])
+        np.testing.assert_allclose(output, model(x), rtol=1e-5)
+
+
+def test_short_floats_are_written_as_float32(tmp_path: Path) -> None:
+    model = keras.Sequential(
+        [keras.Input((4,)), layers.Dense(3, dtype="mixed_float16"), layers.Dense(2)]
+    )
+    export_model(model, tmp_path / "m.onnx")
+    x = np.ones((2, 4), "float32")
+    (output,) = onnx_runs.run(tmp_path / "m.onnx", [x])
+    np.testing.assert_allclose(output, model(x), rtol=1e-2, atol=1e-2)
+
+
+class Mean(layers.Layer):
+    """The mean over the rows of a batch."""
+
+    def call(self, x: Any) -> Any:
+        return x - keras.ops.mean(x, axis=0, keepdims=True)
+
+
+class Positions(layers.Layer):
+    """Something for each row that is another in each."""
+
+    def call(self, x: Any) -> Any:
+        return x + keras.ops.cast(keras.ops.arange(x.shape[0]), x.dtype)[:, None]
+
+
+def test_sizes_of_the_batch_are_found_at_run_time(tmp_path: Path) -> None:
+    check(keras.Sequential([keras.Input((4,)), Mean()]), tmp_path, rows=(1, 5))
+    check(keras.Sequential([keras.Input((4,)), Positions()]), tmp_path, rows=(1, 5))
+
+
+# ---- what cannot be written ----------------------------------------------------------
+
+
+class Sorted(layers.Layer):
+    def call(self, x: Any) -> Any:
+        return keras.ops.sort(x, axis=-1)
+
+
+class Fewer(layers.Layer):
+    """Computes something else where there are many rows."""
+
+    def call(self, x: Any) -> Any:
+        return x * 2 if x.shape[0] > 11 else keras.ops.exp(keras.ops.tanh(x))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: [keras.Input((4,)), Sorted(name="by_size")], "by_size.* calls .*sort"),
+        (lambda: [keras.Input((4,)), Fewer()], "other numbers of rows"),
+        (
+            lambda: [keras.Input(batch_shape=(1, 3, 2)), layers.LSTM(2, stateful=True)],
+            "lstm.* is stateful",
+        ),
+    ],
+)
+def test_what_cannot_be_exported_is_named_and_leaves_nothing(
+    make: Any, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        export_model(keras.Sequential(make()), tmp_path / "a.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_rows_of_a_batch_that_no_file_can_hold() -> None:
+    def graph(rows: int) -> Graph:
+        x = Input("x", (rows, rows * rows), "float32")
+        return Graph.of("g", [x], {"y": OPS["exp"](x)})
+
+    twins = Twins(graph(11), graph(13))
+    with pytest.raises(RowsError, match="121 for 11 rows, 169 for 13"):
+        twins.shape(graph_input(twins))
+
+
+def graph_input(twins: Twins) -> Any:
+    return next(value for value in twins._twin if isinstance(value, Input))

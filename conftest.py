@@ -155,3 +155,15 @@ def _is_in_sample(item: pytest.Item) -> bool:
     if item.get_closest_marker("more") is not None:
         return False
     return mark is None or zlib.crc32(item.name.encode()) % mark.args[0] == 0
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """A browser that all tests of pages share."""
+    import browser
+
+    program = browser.find()
+    if program is None:
+        pytest.skip("no Chromium here: apt-get install chromium")
+    with browser.Browser(program) as opened:
+        yield opened

@@ -7,7 +7,6 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from io import StringIO
@@ -351,15 +350,6 @@ def test_the_command_makes_pages(
     done = runner.invoke(app.app, ["report", "three"])
     assert done.exit_code
     assert "three does not exist; give a folder" in str(done.exception)
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[browser.Browser]:
-    program = browser.find()
-    if program is None:
-        pytest.skip("no Chromium here: apt-get install chromium")
-    with browser.Browser(program) as opened:
-        yield opened
 
 
 def written(path: Path, *races: results.Race) -> Path:

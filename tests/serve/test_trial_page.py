@@ -44,15 +44,6 @@ def ink_net() -> Any:
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[browser.Browser]:
-    program = browser.find()
-    if program is None:
-        pytest.skip("no Chromium here: apt-get install chromium")
-    with browser.Browser(program) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     started = Running(ink_net())
     yield f"http://127.0.0.1:{started.port}/"

@@ -19,6 +19,7 @@ from ganglion.many.sweep import (
     grows,
     model_record,
 )
+from ganglion.pages import parallel_axes
 from ganglion.pages.markup import (
     Html,
     clean,
@@ -141,6 +142,7 @@ def page(results: Results) -> str:
             ),
             2,
         ),
+        section("Settings and results", _parallel(results), 2),
         section("Spread", _spread(results), 2),
         section("Every model", _models(results), 2),
         section("Machine", _machine(results), 2),
@@ -161,7 +163,7 @@ def _curve(group: Group, place: int) -> dict[str, Any]:
     return {
         "engine": clean(group.label),
         "label": clean(group.label),
-        "place": place % SIGNS,
+        "place": place,
         "settings": "",
         "race": 0,
         "dash": place // SIGNS,
@@ -189,7 +191,7 @@ def _facts(results: Results) -> Html:
 
 
 def _name(group: Group, place: int) -> Html:
-    return element("th", charts.sign(place % SIGNS), group.label, scope="row")
+    return element("th", charts.sign(place), group.label, scope="row")
 
 
 def _summary(results: Results) -> Html:
@@ -228,8 +230,8 @@ def _spread(results: Results) -> Html | None:
         marks = [
             element(
                 "rect",
-                x=f"{99 * (score - low) / (high - low):.2f}",
-                width=1,
+                x=f"{99.5 * (score - low) / (high - low):.2f}",
+                width=0.5,
                 height=10,
                 class_="pale",
             )
@@ -246,7 +248,35 @@ def _spread(results: Results) -> Html | None:
         span = [number_text(group.worst, 4), number_text(group.best, 4)]
         rows.append(element("tr", _name(group, place), *map(number, span), bar))
     head = [*headings("settings", "worst", "best"), element("td", class_="bar")]
-    return table(f"Every model's end, from {low:.4f} to {high:.4f}", head, rows)
+    title = f"Every model's end, from {low:.4f} to {high:.4f}"
+    return element("div", table(title, head, rows), class_="bars")
+
+
+def _parallel(results: Results) -> Html | None:
+    """Return every model as a line over its settings, coloured by its result."""
+    ends = [
+        (group, model, curve[-1])
+        for group in results.groups
+        for model in group.models
+        if (curve := group.curve(model)) and curve[-1] is not None
+    ]
+    if not ends:
+        return None
+    grows = results.groups[0].larger_is_better
+    names = [
+        f"{clean(group.label)}, seed {model['seed']}"
+        + ("" if model["fold"] is None else f", fold {model['fold']}")
+        for group, model, _ in ends
+    ]
+    scores = [float(end) for _, _, end in ends]
+    drawn = parallel_axes.parallel_axes(
+        [model["setting"] for _, model, _ in ends], scores, names, results.score, grows
+    )
+    if drawn is None:
+        return None
+    worst, best = sorted(scores, reverse=not grows)[:: len(scores) - 1]
+    scale = parallel_axes.legend(f"worst {worst:.4f}", f"{best:.4f} best")
+    return joined([drawn, scale])
 
 
 def _models(results: Results) -> Html:

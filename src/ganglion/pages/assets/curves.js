@@ -3,6 +3,9 @@
 (() => {
   const source = JSON.parse(document.getElementById("curves").textContent);
   const shapes = source.shapes.map((outline) => new Path2D(outline));
+  // From the eleventh curve on, colours and shapes are mixed anew.
+  const shapeAt = (place) => (place + Math.floor(place / shapes.length)) % shapes.length;
+  const nameOf = (place) => `e${place % shapes.length}`;
   const DASHES = source.dashes;
   const MOST_NAMES = 14; // more would cover the chart; the switches have them, too
   const NARROW = 640; // pixels; below there is no room for names beside the curves
@@ -46,7 +49,7 @@
   }
 
   function seriesOf(line) {
-    const colour = colourOf(`--e${line.curve.place}`);
+    const colour = colourOf(`--${nameOf(line.curve.place)}`);
     return {
       label: line.curve.label,
       show: line.shown,
@@ -67,7 +70,7 @@
     for (const line of made) {
       if (!line.main || !line.shown) continue;
       const every = Math.ceil(line.points.length / MARKS);
-      ctx.fillStyle = colourOf(`--e${line.curve.place}`);
+      ctx.fillStyle = colourOf(`--${nameOf(line.curve.place)}`);
       line.points.forEach((point, i) => {
         const last = i === line.points.length - 1;
         const x = plot.valToPos(point.x, "x", true);
@@ -77,7 +80,7 @@
         if (y < top - 1 || y > top + height + 1) return;
         if (i % every && !last) return;
         ctx.setTransform(size, 0, 0, size, x, y);
-        ctx.fill(shapes[line.curve.place]);
+        ctx.fill(shapes[shapeAt(line.curve.place)]);
       });
     }
     ctx.restore();
@@ -106,7 +109,7 @@
   }
 
   function writeName(ctx, name, x, y, fromX, fromY) {
-    const colour = colourOf(`--e${name.line.curve.place}`);
+    const colour = colourOf(`--${nameOf(name.line.curve.place)}`);
     ctx.strokeStyle = colour;
     ctx.globalAlpha = 0.5;
     ctx.lineWidth = uPlot.pxRatio;
@@ -120,7 +123,7 @@
     ctx.fillStyle = colour;
     ctx.translate(x + 1.8 * size, y);
     ctx.scale(size, size);
-    ctx.fill(shapes[name.line.curve.place]);
+    ctx.fill(shapes[shapeAt(name.line.curve.place)]);
     ctx.restore();
     ctx.fillStyle = colourOf("--ink"); // small text in a pale colour is hard to read
     ctx.fillText(name.line.curve.label, x + 3.4 * size, y);
@@ -280,10 +283,10 @@
   function sign(place) {
     const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     svg.setAttribute("viewBox", "-1.2 -1.2 2.4 2.4");
-    svg.setAttribute("class", `swatch e${place}`);
+    svg.setAttribute("class", `swatch ${nameOf(place)}`);
     svg.setAttribute("aria-hidden", "true");
     const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
-    path.setAttribute("d", source.shapes[place]);
+    path.setAttribute("d", source.shapes[shapeAt(place)]);
     svg.append(path);
     return svg;
   }

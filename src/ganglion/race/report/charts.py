@@ -61,11 +61,12 @@ def swatch(engine: str) -> Html:
 
 
 def sign(at: int) -> Html:
-    """Return one of the signs, in its colour."""
+    """Return one of the signs, in its colour; from the eleventh on they are mixed."""
+    colour, shape = at % len(SHAPES), (at + at // len(SHAPES)) % len(SHAPES)
     return element(
         "svg",
-        element("path", d=SHAPES[at]),
-        class_=f"swatch e{at}",
+        element("path", d=SHAPES[shape]),
+        class_=f"swatch e{colour}",
         viewBox="-1.2 -1.2 2.4 2.4",
         aria_hidden="true",
     )
@@ -184,9 +185,10 @@ def curves_section(
     if not any(line["average"]["score"] for line in curves):
         return element("p", "No run has come to its end yet.")
     settings = {line["settings"]: element("span", line["settings"]) for line in curves}
+    names = _engine_names(curves)
     controls = element(
         "div",
-        _switches(lines, "engine", _engine_names(curves)),
+        _switches(lines, "engine", names) if len(names) > 1 else None,
         _switches("Settings", "settings", settings) if len(settings) > 1 else None,
         _switches("Races", "race", _race_names(races)) if len(races) > 1 else None,
         class_="controls",

@@ -38,8 +38,7 @@ def results(**more: Any) -> sweep.Results:
     return sweep.Results(**data | more)
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 360], ids=["desktop", "phone"])
+@pytest.mark.parametrize(("width", "dark"), browser.SCREENS)
 def test_a_browser_draws_the_page(
     chromium: browser.Browser, tmp_path: Path, width: int, dark: bool
 ) -> None:

@@ -58,8 +58,7 @@ def points(page: browser.Browser, *places: tuple[float, float]) -> list[tuple]:
     return [(left + x * side, top + y * side) for x, y in places]
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 360], ids=["desktop", "phone"])
+@pytest.mark.parametrize(("width", "dark"), browser.SCREENS)
 def test_what_the_mouse_draws_is_answered(
     chromium: browser.Browser, address: str, width: int, dark: bool
 ) -> None:

@@ -92,7 +92,7 @@ def _add(command: Callable[..., Any], *examples: str, **settings: Any) -> None:
 _add(
     train.train,
     "mnist-mlp --epochs 3 --log steps",
-    "mnist-cnn --save cnn.keras",
+    "mnist-cnn --save cnn.keras --watch",
     "mnist-cnn --resume cnn.keras --save cnn.keras",
     "cifar10-cam --no-augment --epochs 5",
     "--images photos --test 192 --save pets.keras",

@@ -103,6 +103,12 @@ def train(
     resume: Annotated[
         Path | None, typer.Option(help="Go on from a file that --save wrote.")
     ] = None,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch", help="Show it live in a page: curves, rates, heat maps."
+        ),
+    ] = False,
 ) -> None:
     """Train a published experiment, or a network for your own folder of images."""
     if save is not None:
@@ -115,7 +121,8 @@ def train(
         options = {"validation": validation, "size": size, "color": color, "fit": fit,
                    "augment": augment, "epochs": epochs, "batch_size": batch_size,
                    "log": log, "save": save, "resume": resume,
-                   "context": context}  # fmt: skip
+                   "context": context,
+                   "watch": _watch(context, "images") if watch else None}  # fmt: skip
         _choose(backend, threads, seed)
         _train_folder(images, test, options, fine_tune if pretrained else None)
         return
@@ -144,6 +151,9 @@ def train(
     total = chosen.epochs if epochs is None else epochs
     first = int(model.training_state.epoch.array)
     _announce(chosen, model, total, batch_size, log)
+    callbacks = _callbacks(log, save)
+    if watch:
+        callbacks.append(_watched(context, chosen, testing, batch_size))
     started = time.perf_counter()
     try:
         history = model.fit(
@@ -154,7 +164,7 @@ def train(
             shuffle=chosen.shuffle,
             validation_data=testing,
             validation_batch_size=1000,
-            callbacks=_callbacks(log, save),
+            callbacks=callbacks,
             verbose=1 if log == "keras" else 0,
         )
     except KeyboardInterrupt:
@@ -181,12 +191,40 @@ def _train_folder(
         test = recipe_book.FOLDER.source["test"] if test is None else test
     chosen = train_images.Choices(folder=images, test=test, **options)
     callbacks = _callbacks(chosen.log, None)
+    if chosen.watch is not None:
+        chosen.watch.name = str(images)
+        callbacks.append(chosen.watch)
     if fine_tune is None:
         done = train_images.train_folder(chosen, callbacks)
     else:
         done = train_images.train_pretrained(chosen, fine_tune, callbacks)
     if not done:
         raise typer.Exit(INTERRUPTED)
+
+
+def _watch(context: typer.Context, name: str, title: str = "") -> Any:
+    """Return a callback that shows the training in a page until the command ends."""
+    from ganglion.serve.watch import Watch
+
+    watch = Watch(name, title)
+    context.call_on_close(watch.close)
+    say(f"Watch it at {watch.address}")
+    return watch
+
+
+def _watched(
+    context: typer.Context,
+    recipe: recipe_book.Recipe,
+    testing: Any,
+    batch_size: int | None,
+) -> Any:
+    """Return the callback for a recipe, which looks at some of its test images."""
+    watch = _watch(context, recipe.name, recipe.title)
+    watch.batch_size = batch_size or recipe.batch_size
+    x, y = testing[0], testing[1]
+    if len(recipe.input_shape) >= 2 and recipe.score == "accuracy":
+        watch.look_at(x, y.argmax(axis=-1) if recipe.one_hot else y)
+    return watch
 
 
 def _check_target(save: Path) -> None:

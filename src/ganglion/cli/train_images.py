@@ -41,6 +41,7 @@ class Choices:
     save: Path | None
     resume: Path | None
     context: typer.Context  # with all that was given, to be repeated
+    watch: Any  # a callback that shows pictures, None if nobody is to watch
 
     def load(self, **form: Any) -> Any:
         """Read the folder; some images find the best epoch, unless it has its own."""
@@ -107,6 +108,10 @@ def train_folder(chosen: Choices, callbacks: list[Any]) -> bool:
         f"backend {registry.chosen_name()}",
         f" {data.form.color}",
     )
+    if chosen.watch is not None:
+        part = data.validation or data.train
+        chosen.watch.batch_size = size
+        chosen.watch.look_at(part.x, part.y)
     started = time.perf_counter()
     try:
         keeper = training.fit(

@@ -14,10 +14,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 CODES = {" ": 32, "ArrowDown": 40, "ArrowLeft": 37, "ArrowRight": 39, "ArrowUp": 38,
          "Delete": 46, "Escape": 27, "Tab": 9}  # fmt: skip
 PATIENCE = 60.0  # seconds for an answer; a machine may be busy
+
+# Wide and narrow, light and dark: the width of the window, and whether it is dark.
+SCREENS = [
+    pytest.param(1280, False, id="desktop-light"),
+    pytest.param(360, True, id="phone-dark"),
+    pytest.param(1280, True, id="desktop-dark", marks=pytest.mark.more),
+    pytest.param(360, False, id="phone-light", marks=pytest.mark.more),
+]
 
 
 def find() -> str | None:

@@ -124,6 +124,9 @@ def rows_for(model, rows):
     return arrays, expected if isinstance(expected, list) else [expected]
 
 
+_GUARD = b"guard" * 20
+
+
 class Shared:
     """A shared library with the C interface of an exported model."""
 
@@ -132,7 +135,10 @@ class Shared:
         self._name, self._model = name, model
         text = path.with_name(f"{name}.h").read_text()
         line = next(line for line in text.splitlines() if "_WORKSPACE " in line)
-        self._workspace = ctypes.create_string_buffer(int(line.split()[2]) or 1)
+        # Behind its end lies what nobody may touch.
+        size = int(line.split()[2])
+        self._workspace = ctypes.create_string_buffer(size + len(_GUARD))
+        self._workspace[size:] = _GUARD
         self._weights = weights and _aligned(weights)
 
     def predict(self, arrays, outputs, batch=False):
@@ -149,6 +155,7 @@ class Shared:
             if self._weights is not None:
                 pointers.append(ctypes.c_void_p(self._weights.ctypes.data))
             function(*pointers, self._workspace)
+        assert self._workspace.raw.endswith(_GUARD)
         return results
 
 

@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -17,12 +18,13 @@ from ganglion.compiler.cpu.emitter import Emitted
 from ganglion.compiler.cpu.packed_gemm import scratch_for
 from ganglion.compiler.cpu.pipeline import PIPELINE, emit_kernel
 from ganglion.compiler.cpu.tuning import with_accumulators
-from ganglion.compiler.pipeline import Pass, Pipeline
+from ganglion.compiler.pipeline import Pass, Pipeline, kernel_pass
 from ganglion.compiler.plan.kernels import Buffer
 from ganglion.compiler.plan.lower import lower
 from ganglion.compiler.plan.lowering import Preferences, never_packed
 from ganglion.export.interface import Interface
-from ganglion.export.planning import ALIGNMENT, ExportPlan
+from ganglion.export.loops import neighbours_together
+from ganglion.export.planning import ALIGNMENT, WINDOWS, ExportPlan
 from ganglion.export.targets import Machine
 
 _WIDE = 28  # accumulators of a machine whose large products are packed
@@ -41,12 +43,18 @@ def pipeline_for(machine: Machine) -> Pipeline:
         pools_by_window=True,
     )
     own = Pass("lower", "as the CPU has it, unsplit", lambda p: lower(p, wants))
-    passes = [
-        own if step.name == "lower" else step
-        for step in PIPELINE.passes
-        if step.name not in _FOR_THREADS
-    ]
-    return replace(PIPELINE, passes=tuple(passes))
+    passes: list[Pass] = []
+    for step in PIPELINE.passes:
+        if step.name == "lower":
+            passes += [own, *WINDOWS]
+        elif step.name not in _FOR_THREADS:
+            passes.append(step)
+    neighbours = kernel_pass(
+        "neighbours",
+        "pixels side by side share weights and windows in registers",
+        partial(neighbours_together, most=machine.neighbours),
+    )
+    return replace(PIPELINE, passes=(*passes, neighbours))
 
 
 class Constants:
@@ -122,8 +130,9 @@ class Module:
             text = re.sub(r"((?:load|store) ptr .*), align 8", r"\1, align 4", text)
             text = _DIVISION.sub(_NARROW_DIVISION, text)
         if not self.machine.fuses:
-            text = text.replace("@llvm.fma.", "@llvm.fmuladd.")
-        return text
+            return text.replace("@llvm.fma.", "@llvm.fmuladd.")
+        # Products that are added to something may be rounded once.
+        return re.sub(r" = (f(?:add|sub|mul)) ", r" = \1 contract ", text)
 
     # ---- entries -----------------------------------------------------------------
 

@@ -23,9 +23,16 @@ from ganglion.compiler.plan.passes.loops import collapse, fuse
 from ganglion.compiler.plan.passes.short_floats import compute_in_float32
 from ganglion.compiler.plan.plan import Plan, map_buffers
 from ganglion.export.inference import Inference
+from ganglion.export.loops import inline_loops, write_windows_out
 
 ALIGNMENT = 64  # bytes, of every buffer and of every constant
 
+WINDOWS = (
+    kernel_pass(
+        "windows", "sums over small windows are written out", write_windows_out
+    ),
+    kernel_pass("inline", "what one loop alone reads is computed there", inline_loops),
+)
 PORTABLE = Pipeline(
     (
         graph_pass(
@@ -58,6 +65,7 @@ PORTABLE = Pipeline(
             "values become buffers, ops become kernels",
             lambda program: lower(program, Preferences(strides_by_phase=True)),
         ),
+        *WINDOWS,
         kernel_pass(
             "collapse",
             "fewer axes make tighter loops",

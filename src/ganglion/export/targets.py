@@ -18,6 +18,7 @@ class Machine:
     cpu: str
     features: str = ""
     accumulators: int = 6  # vectors of 16 float32 that fit beside the operands
+    neighbours: int = 4  # pixels of a depthwise convolution computed together
     pointer: int = 64  # bits
     fuses: bool = True  # multiplications with additions, in one instruction
     relocation: str = "pic"
@@ -26,14 +27,17 @@ class Machine:
 
 WASM = Machine(
     "wasm", "wasm32-unknown-unknown", "generic", "+simd128,+bulk-memory,+sign-ext",
-    accumulators=3, pointer=32, fuses=False, relocation="static",
+    accumulators=3, neighbours=2, pointer=32, fuses=False, relocation="static",
 )  # fmt: skip
 _LINUX = "unknown-linux-gnu"
 
 
 def _cortex(name: str) -> Machine:
     triple = "thumbv7em-none-eabihf"
-    return Machine(name, triple, name, accumulators=1, pointer=32, relocation="static")
+    return Machine(
+        name, triple, name, accumulators=1, neighbours=1, pointer=32,
+        relocation="static",
+    )  # fmt: skip
 
 
 MACHINES = {
@@ -41,13 +45,13 @@ MACHINES = {
     for machine in (
         Machine("x86-64-avx2", f"x86_64-{_LINUX}", "x86-64-v3"),
         Machine(
-            "x86-64-avx512", f"x86_64-{_LINUX}", "x86-64-v4", "-prefer-256-bit", 28
+            "x86-64-avx512", f"x86_64-{_LINUX}", "x86-64-v4", "-prefer-256-bit", 28, 7
         ),
         Machine("aarch64-linux", f"aarch64-{_LINUX}", "generic"),
         Machine("aarch64-macos", "arm64-apple-macosx11.0.0", "apple-m1"),
         Machine(
             "riscv64", f"riscv64-{_LINUX}", "generic-rv64", "+m,+a,+f,+d,+c",
-            accumulators=1, abi="lp64d",
+            accumulators=1, neighbours=1, abi="lp64d",
         ),
         _cortex("cortex-m4"),
         _cortex("cortex-m7"),
@@ -77,6 +81,7 @@ def _this_machine() -> Machine:
         target.cpu,
         target.features,
         accumulators=28 if wide else 6,
+        neighbours=7 if wide else 4,
     )
 
 

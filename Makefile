@@ -4,6 +4,7 @@
 #   make race     the main experiment in every engine that can be installed
 #                                                  (EPOCHS=30 for the whole of it)
 #   make test     style, types, and every test     (ARGS="-k layers" for some)
+#   make docs     the documentation site, in site/
 #   make wheel    what is published, in dist/, tried in an empty environment
 
 PYTHON ?= python3
@@ -15,7 +16,7 @@ EPOCHS ?= 3
 # Each is tried by itself: the race goes on without those that cannot be had.
 RIVALS := torch==2.13.0 tensorflow-cpu==2.21.* keras==3.15.* jax==0.10.*
 
-.PHONY: race rivals test check style wheel clean
+.PHONY: race rivals test check style docs wheel clean
 
 # Tables on the screen; results and report.html in a new folder of race-results.
 race: $(VENV)/core.done rivals
@@ -43,6 +44,15 @@ check: style
 style: $(VENV)/dev.done
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+
+docs: $(VENV)/docs.done
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "Open site/index.html"
+
+$(VENV)/docs.done: pyproject.toml | $(BIN)/python
+	@echo "Installing Ganglion and MkDocs ..."
+	@$(PIP) --editable '.[docs,images,sklearn]'
+	@touch $@
 
 # The wheel and nothing else, with what it needs, in an environment of its own.
 wheel: $(VENV)/dev.done

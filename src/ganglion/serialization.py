@@ -512,12 +512,12 @@ def passed(scope: dict[str, Any]) -> dict[str, Any]:
     return own | scope.get("kwargs", {})
 
 
-def with_defaults(function: Any, qualname: str, **defaults: Any) -> Any:
+def with_defaults(function: Any, qualname: str, module: str, /, **defaults: Any) -> Any:
     """Return a copy of a function under another name, with some other defaults.
 
     >>> def scale(x, factor=2):
     ...     return x * factor
-    >>> with_defaults(scale, "triple", factor=3)(5)
+    >>> with_defaults(scale, "triple", __name__, factor=3)(5)
     15
     """
     copy = types.FunctionType(
@@ -525,7 +525,7 @@ def with_defaults(function: Any, qualname: str, **defaults: Any) -> Any:
     )
     functools.update_wrapper(copy, function)
     del copy.__wrapped__  # type: ignore[attr-defined]
-    copy.__qualname__ = qualname
+    copy.__qualname__, copy.__module__ = qualname, module
     parameters = inspect.signature(function).parameters.values()
     copy.__defaults__ = tuple(
         defaults.get(parameter.name, parameter.default)

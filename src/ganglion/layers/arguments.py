@@ -81,7 +81,7 @@ class SpatialLayer(Layer):
             if "__init__" not in vars(cls):
                 init = inspect.unwrap(cls.__init__)
                 cls.__init__ = with_defaults(  # type: ignore[method-assign]
-                    init, f"{cls.__qualname__}.__init__", **defaults
+                    init, f"{cls.__qualname__}.__init__", cls.__module__, **defaults
                 )
         super().__init_subclass__()
 

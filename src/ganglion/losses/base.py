@@ -214,7 +214,10 @@ class FunctionLoss(LossFunctionWrapper):
         cls._function = staticmethod(fn)
         if "__init__" not in vars(cls):
             cls.__init__ = with_defaults(  # type: ignore[method-assign]
-                FunctionLoss.__init__, f"{cls.__qualname__}.__init__", name=fn.__name__
+                FunctionLoss.__init__,
+                f"{cls.__qualname__}.__init__",
+                cls.__module__,
+                name=fn.__name__,
             )
         export("keras.losses")(cls)
 

@@ -328,7 +328,7 @@ class FunctionMetric(MeanMetricWrapper):
         if "__init__" not in vars(cls):
             init, qualname = FunctionMetric.__init__, f"{cls.__qualname__}.__init__"
             cls.__init__ = with_defaults(  # type: ignore[method-assign]
-                init, qualname, name=name or fn.__name__
+                init, qualname, cls.__module__, name=name or fn.__name__
             )
         registered(fn.__name__, *getattr(fn, "aliases", ()))(cls)
 

@@ -100,7 +100,10 @@ class InverseTimeDecay(_PeriodicDecay):
     """initial_learning_rate / (1 + decay_rate * step / decay_steps)."""
 
     __init__ = with_defaults(
-        _PeriodicDecay.__init__, "InverseTimeDecay.__init__", name="InverseTimeDecay"
+        _PeriodicDecay.__init__,
+        "InverseTimeDecay.__init__",
+        __name__,
+        name="InverseTimeDecay",
     )
 
     def __call__(self, step: Any) -> Any:

@@ -110,8 +110,8 @@ def _index() -> str:
             "other frameworks, too, `ganglion dump NAME --plan` shows what it is "
             "compiled to. Each page has the published figures beside a log of ours, "
             "which is seed 0 and nothing but seed 0: `ganglion sweep mnist-mlp --seeds "
-            "0-9` shows how much of it is chance. (The published figures of `image-folder` are of "
-            "photographs that nobody else has.)",
+            "0-9` shows how much of it is chance. (The published figures of "
+            "`image-folder` are of photographs that nobody else has.)",
             "",
             *rows,
             "",

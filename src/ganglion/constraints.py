@@ -18,6 +18,12 @@ class Constraint(Configured):
     """Base class: called on a weight, returns the nearest allowed one.
 
     Without a `__call__` of its own, as in Keras, every weight is allowed.
+
+    >>> class AtMostOne(Constraint):
+    ...     def __call__(self, w):
+    ...         return ops.minimum(w, 1.0)
+    >>> AtMostOne()([0.5, 3.0]).numpy()
+    array([0.5, 1. ], dtype=float32)
     """
 
     def __call__(self, w: Any) -> Any:
@@ -31,7 +37,11 @@ def _length(w: Any, axis: Any) -> Any:
 
 @export("keras.constraints", "max_norm", "maxnorm")
 class MaxNorm(Constraint):
-    """Each unit's weights have at most this length."""
+    """Each unit's weights have at most this length.
+
+    >>> MaxNorm(1.0)([[3.0], [4.0]]).numpy().ravel().round(2)
+    array([0.6, 0.8])
+    """
 
     def __init__(self, max_value: float = 2, axis: Any = 0) -> None:
         self.max_value, self.axis = max_value, axis
@@ -44,7 +54,11 @@ class MaxNorm(Constraint):
 
 @export("keras.constraints", "non_neg", "nonneg")
 class NonNeg(Constraint):
-    """No weight is negative."""
+    """No weight is negative.
+
+    >>> NonNeg()([-1.0, 2.0]).numpy()
+    array([0., 2.], dtype=float32)
+    """
 
     def __init__(self) -> None:
         pass
@@ -55,7 +69,11 @@ class NonNeg(Constraint):
 
 @export("keras.constraints", "unit_norm", "unitnorm")
 class UnitNorm(Constraint):
-    """Each unit's weights have length one."""
+    """Each unit's weights have length one.
+
+    >>> UnitNorm()([[3.0], [4.0]]).numpy().ravel().round(2)
+    array([0.6, 0.8])
+    """
 
     def __init__(self, axis: Any = 0) -> None:
         self.axis = axis
@@ -66,7 +84,11 @@ class UnitNorm(Constraint):
 
 @export("keras.constraints", "min_max_norm")
 class MinMaxNorm(Constraint):
-    """Each unit's weights have a length between two bounds."""
+    """Each unit's weights have a length between two bounds.
+
+    >>> MinMaxNorm(0.0, 2.0)([[3.0], [4.0]]).numpy().ravel().round(2)
+    array([1.2, 1.6])
+    """
 
     def __init__(
         self,

@@ -15,6 +15,9 @@ class SwapEMAWeights(Callback):
     Args:
         swap_on_epoch: Whether to swap at the end of an epoch, too, and back at the
             beginning of the next, so that later callbacks save the averaged weights.
+
+    >>> SwapEMAWeights(swap_on_epoch=True).swap_on_epoch
+    True
     """
 
     def __init__(self, swap_on_epoch: bool = False) -> None:

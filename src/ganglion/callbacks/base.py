@@ -173,6 +173,14 @@ class History(Callback):
 
     ``history.history["loss"]`` is a list with a number per epoch, ``history.epoch`` the
     epochs' numbers. Of one of many models, ``history.message`` says why it ended early.
+
+    >>> import numpy as np
+    >>> import ganglion as keras
+    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    >>> model.compile("sgd", "mse")
+    >>> history = model.fit(np.ones((4, 2)), np.ones(4), epochs=3, verbose=0)
+    >>> history.epoch, list(history.history)
+    ([0, 1, 2], ['loss'])
     """
 
     def __init__(self) -> None:
@@ -240,6 +248,13 @@ class CallbackList(Callback):
         add_progbar: Whether to add a `ProgbarLogger` unless there is a logger.
         model: The model in training.
         **params: What `Callback.set_params` gets: verbose, epochs, steps.
+
+    >>> from ganglion.callbacks import LambdaCallback
+    >>> told = []
+    >>> tell = LambdaCallback(on_epoch_end=lambda epoch, logs: told.append(epoch))
+    >>> CallbackList([tell]).on_epoch_end(0, {})
+    >>> told
+    [0]
     """
 
     def __init__(

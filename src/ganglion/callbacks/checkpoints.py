@@ -213,6 +213,9 @@ class BackupAndRestore(Callback):
         double_checkpoint: Whether to keep the backup before the last, too, and use it
             if the last one is damaged.
         delete_checkpoint: Whether to remove the folder when training is done.
+
+    >>> BackupAndRestore("backup", save_freq=100).save_freq
+    100
     """
 
     def __init__(

@@ -16,7 +16,11 @@ from ganglion.progress import Progbar, print_message
 
 
 class ProgbarLogger(Callback):
-    """The progress bar of `fit`, `evaluate` and `predict`."""
+    """The progress bar of `fit`, `evaluate` and `predict`.
+
+    >>> ProgbarLogger().model is None
+    True
+    """
 
     shows_progress = True
 
@@ -136,6 +140,9 @@ class CSVLogger(Callback):
         filename: The file.
         separator: What stands between two values.
         append: Whether to go on in a file that is there.
+
+    >>> CSVLogger("losses.csv", append=True).append
+    True
     """
 
     def __init__(

@@ -33,6 +33,9 @@ class MonitorCallback(Callback):
         mode: "min", "max", or "auto" to go by the metric.
         baseline: The best value so far.
         min_delta: Least change that counts as an improvement.
+
+    >>> MonitorCallback("val_accuracy", mode="max").monitor
+    'val_accuracy'
     """
 
     def __init__(
@@ -225,6 +228,16 @@ class TerminateOnNaN(Callback):
 
     Args:
         raise_error: Whether to raise a `RuntimeError` instead of ending quietly.
+
+    >>> import numpy as np
+    >>> import ganglion as keras
+    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    >>> model.compile(keras.optimizers.SGD(1e30), "mse")
+    >>> x, y = np.ones((4, 2)), np.ones(4)
+    >>> calls = [TerminateOnNaN()]
+    >>> len(model.fit(x, y, epochs=50, verbose=0, callbacks=calls).epoch) < 50
+    Batch 0: Invalid loss, terminating training
+    True
     """
 
     def __init__(self, raise_error: bool = False) -> None:

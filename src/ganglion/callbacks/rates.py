@@ -94,6 +94,10 @@ class LearningRateScheduler(Callback):
         schedule: A function of the epoch (from 0) and the present learning rate that
             returns the new one; one of the epoch alone is accepted too.
         verbose: 1 to say what is done.
+
+    >>> callback = LearningRateScheduler(lambda epoch, rate: rate * 0.9)
+    >>> round(callback.schedule(0, 0.1), 3)
+    0.09
     """
 
     def __init__(self, schedule: Callable[..., float], verbose: int = 0) -> None:
@@ -167,6 +171,9 @@ class ReduceLROnPlateau(MonitorCallback):
         cooldown: Epochs to wait after lowering before counting again.
         min_lr: The lowest learning rate.
         **kwargs: Keras 2's ``epsilon`` for ``min_delta``.
+
+    >>> ReduceLROnPlateau("loss", factor=0.5, patience=3).factor
+    0.5
     """
 
     def __init__(

@@ -17,6 +17,9 @@ class RemoteMonitor(Callback):
     """Posts the logs of an epoch to `root + path`, as a form or as JSON.
 
     A server that cannot be reached is warned of; training goes on.
+
+    >>> RemoteMonitor("http://localhost:9000").path
+    '/publish/epoch/end/'
     """
 
     def __init__(

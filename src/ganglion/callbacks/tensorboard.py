@@ -58,6 +58,9 @@ class TensorBoard(Callback):
         embeddings_freq: Epochs between two files of weights for the projector.
         embeddings_metadata: The file with the labels of an embedding, or a dictionary
             of them by the names of layers.
+
+    >>> TensorBoard("runs/first", update_freq="epoch").update_freq
+    'epoch'
     """
 
     @_without_old

@@ -33,6 +33,15 @@ class Distiller(Model):
         distillation_loss_weights: Their weights; 1 each by default.
         student_loss_weight: How much the labels count, from 0 to 1.
         name: Its name.
+
+    >>> import numpy as np
+    >>> import ganglion as keras
+    >>> from ganglion.distillation import LogitsDistillation
+    >>> teacher = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    >>> student = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    >>> distiller = Distiller(teacher, student, LogitsDistillation())
+    >>> distiller.compile("adam", "mse")
+    >>> history = distiller.fit(np.ones((8, 4)), np.ones((8, 2)), verbose=0)
     """
 
     def __init__(

@@ -25,7 +25,12 @@ def _not_negative(value: Any, name: str, of: str = "of a ReLU layer") -> float:
 
 @export("keras.layers")
 class ReLU(Layer):
-    """max(x, 0), with an optional slope, limit and threshold."""
+    """max(x, 0), with an optional slope, limit and threshold.
+
+    >>> import numpy as np
+    >>> ReLU(max_value=6.0)(np.array([-1.0, 2.0, 9.0])).numpy()
+    array([0., 2., 6.], dtype=float32)
+    """
 
     built_at_once = True
     keeps_shape = True
@@ -88,7 +93,12 @@ class LeakyReLU(Layer):
 
 @export("keras.layers")
 class PReLU(Layer):
-    """x where it is positive, else a learned fraction of it."""
+    """x where it is positive, else a learned fraction of it.
+
+    >>> import numpy as np
+    >>> PReLU(alpha_initializer="ones")(np.array([[-1.0, 2.0]])).numpy()
+    array([[-1.,  2.]], dtype=float32)
+    """
 
     keeps_shape = True
 
@@ -126,7 +136,12 @@ class PReLU(Layer):
 
 @export("keras.layers")
 class ELU(Layer):
-    """x where it is positive, else alpha (exp(x) - 1)."""
+    """x where it is positive, else alpha (exp(x) - 1).
+
+    >>> import numpy as np
+    >>> ELU()(np.array([-1.0, 2.0])).numpy().round(2)
+    array([-0.63,  2.  ], dtype=float32)
+    """
 
     built_at_once = True
     keeps_shape = True
@@ -142,7 +157,12 @@ class ELU(Layer):
 
 @export("keras.layers")
 class Softmax(Layer):
-    """exp(x) over its sum along an axis."""
+    """exp(x) over its sum along an axis.
+
+    >>> import numpy as np
+    >>> Softmax()(np.array([1.0, 2.0, 1.0])).numpy().round(2)
+    array([0.21, 0.58, 0.21], dtype=float32)
+    """
 
     built_at_once = True
     keeps_shape = True
@@ -180,7 +200,12 @@ def _check_mask(mask: tuple[Any, ...], inputs: tuple[Any, ...]) -> None:
 
 @export("keras.layers")
 class ThresholdedReLU(Layer):
-    """x where it is above theta, else 0 (Keras 2; today `ReLU(threshold=theta)`)."""
+    """x where it is above theta, else 0 (Keras 2; today `ReLU(threshold=theta)`).
+
+    >>> import numpy as np
+    >>> ThresholdedReLU(theta=1.0)(np.array([0.5, 2.0])).numpy()
+    array([0., 2.], dtype=float32)
+    """
 
     built_at_once = True
     keeps_shape = True

@@ -157,7 +157,13 @@ def _in_short(values: Any) -> str:
 
 @export("keras.layers")
 class AdditiveAttention(Attention):
-    """Bahdanau's attention: scores are ``sum(scale * tanh(query + key))``."""
+    """Bahdanau's attention: scores are ``sum(scale * tanh(query + key))``.
+
+    >>> import numpy as np
+    >>> query, value = np.ones((1, 2, 4)), np.ones((1, 3, 4))
+    >>> AdditiveAttention()([query, value]).shape
+    (1, 2, 4)
+    """
 
     def __init__(
         self, use_scale: bool = True, dropout: float = 0.0, **kwargs: Any

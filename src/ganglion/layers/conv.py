@@ -164,7 +164,12 @@ class _Conv(_Window, Adaptable):
 
 @export("keras.layers", "Convolution1D")
 class Conv1D(_Conv, rank=1):
-    """Convolution over steps (batch, steps, channels)."""
+    """Convolution over steps (batch, steps, channels).
+
+    >>> import numpy as np
+    >>> Conv1D(4, 3)(np.ones((1, 6, 3), "float32")).shape
+    (1, 4, 4)
+    """
 
     _more_padding = ("causal",)
 
@@ -181,7 +186,12 @@ class Conv2D(_Conv, rank=2, strides=(1, 1), dilation_rate=(1, 1)):
 
 @export("keras.layers", "Convolution3D")
 class Conv3D(_Conv, rank=3, strides=(1, 1, 1), dilation_rate=(1, 1, 1)):
-    """Convolution over volumes (batch, depth, rows, columns, channels)."""
+    """Convolution over volumes (batch, depth, rows, columns, channels).
+
+    >>> import numpy as np
+    >>> Conv3D(4, 3)(np.ones((1, 4, 4, 4, 2), "float32")).shape
+    (1, 2, 2, 2, 4)
+    """
 
 
 class _DepthwiseConv(_Window):
@@ -223,7 +233,12 @@ class _DepthwiseConv(_Window):
 
 @export("keras.layers")
 class DepthwiseConv1D(_DepthwiseConv, rank=1):
-    """Convolution of each channel alone, over steps."""
+    """Convolution of each channel alone, over steps.
+
+    >>> import numpy as np
+    >>> DepthwiseConv1D(3, depth_multiplier=2)(np.ones((1, 6, 3), "float32")).shape
+    (1, 4, 6)
+    """
 
 
 @export("keras.layers")
@@ -280,12 +295,22 @@ class _SeparableConv(_Window):
 
 @export("keras.layers", "SeparableConvolution1D")
 class SeparableConv1D(_SeparableConv, rank=1):
-    """Depthwise convolution over steps, then a product that mixes the channels."""
+    """Depthwise convolution over steps, then a product that mixes the channels.
+
+    >>> import numpy as np
+    >>> SeparableConv1D(4, 3)(np.ones((1, 6, 3), "float32")).shape
+    (1, 4, 4)
+    """
 
 
 @export("keras.layers", "SeparableConvolution2D")
 class SeparableConv2D(_SeparableConv, rank=2, strides=(1, 1), dilation_rate=(1, 1)):
-    """Depthwise convolution over images, then a product that mixes the channels."""
+    """Depthwise convolution over images, then a product that mixes the channels.
+
+    >>> import numpy as np
+    >>> SeparableConv2D(4, 3)(np.ones((1, 6, 6, 3), "float32")).shape
+    (1, 4, 4, 4)
+    """
 
 
 class _ConvTranspose(_Window):
@@ -355,7 +380,12 @@ class _ConvTranspose(_Window):
 
 @export("keras.layers", "Convolution1DTranspose")
 class Conv1DTranspose(_ConvTranspose, rank=1):
-    """Transposed convolution over steps."""
+    """Transposed convolution over steps.
+
+    >>> import numpy as np
+    >>> Conv1DTranspose(4, 3, strides=2)(np.ones((1, 6, 3), "float32")).shape
+    (1, 13, 4)
+    """
 
 
 @export("keras.layers", "Convolution2DTranspose", "Deconvolution2D")
@@ -370,7 +400,13 @@ class Conv2DTranspose(_ConvTranspose, rank=2, strides=(1, 1), dilation_rate=(1, 
 
 @export("keras.layers", "Convolution3DTranspose", "Deconvolution3D")
 class Conv3DTranspose(_ConvTranspose, rank=3):
-    """Transposed convolution over volumes."""
+    """Transposed convolution over volumes.
+
+    >>> import numpy as np
+    >>> layer = Conv3DTranspose(4, 2, strides=2)
+    >>> layer(np.ones((1, 4, 4, 4, 2), "float32")).shape
+    (1, 8, 8, 8, 4)
+    """
 
     def __init__(  # in Keras, `data_format` comes before `output_padding` here only
         self,

@@ -211,7 +211,12 @@ class Activation(Layer):
 
 @export("keras.layers")
 class Identity(Layer):
-    """Returns its inputs."""
+    """Returns its inputs.
+
+    >>> import numpy as np
+    >>> Identity()(np.array([1.0, 2.0])).numpy()
+    array([1., 2.], dtype=float32)
+    """
 
     built_at_once = True
     keeps_shape = True

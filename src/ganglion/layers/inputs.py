@@ -20,7 +20,11 @@ Shape = tuple[int | None, ...]
 
 @export("keras.layers")
 class InputLayer(Layer):
-    """The entry of a model: a shape, a type and a name."""
+    """The entry of a model: a shape, a type and a name.
+
+    >>> InputLayer((28, 28)).output.shape
+    (None, 28, 28)
+    """
 
     def __init__(
         self,

@@ -106,7 +106,13 @@ class Add(_Merge):
 
 @export("keras.layers")
 class Subtract(_Merge):
-    """The first input minus the second."""
+    """The first input minus the second.
+
+    >>> import numpy as np
+    >>> a, b = np.array([1.0, 6.0]), np.array([3.0, 2.0])
+    >>> Subtract()([a, b]).numpy()
+    array([-2.,  4.], dtype=float32)
+    """
 
     def _check(self, shapes: list[tuple[int | None, ...]]) -> None:
         super()._check(shapes)
@@ -126,6 +132,11 @@ class Multiply(_Merge):
     """The product of its inputs, element by element.
 
     A masked step counts as one; where all are masked, the product is zero.
+
+    >>> import numpy as np
+    >>> a, b = np.array([1.0, 6.0]), np.array([3.0, 2.0])
+    >>> Multiply()([a, b]).numpy()
+    array([ 3., 12.], dtype=float32)
     """
 
     def _merge_function(self, inputs: list[Any]) -> Any:
@@ -170,7 +181,13 @@ def _spread_mask(layer: Layer, x: Any) -> Any:
 
 @export("keras.layers")
 class Average(_Merge):
-    """The average of its inputs, element by element."""
+    """The average of its inputs, element by element.
+
+    >>> import numpy as np
+    >>> a, b = np.array([1.0, 6.0]), np.array([3.0, 2.0])
+    >>> Average()([a, b]).numpy()
+    array([2., 4.], dtype=float32)
+    """
 
     def _merge_function(self, inputs: list[Any]) -> Any:
         return functools.reduce(ops.add, inputs) / float(len(inputs))
@@ -178,7 +195,13 @@ class Average(_Merge):
 
 @export("keras.layers")
 class Maximum(_Merge):
-    """The largest of its inputs, element by element."""
+    """The largest of its inputs, element by element.
+
+    >>> import numpy as np
+    >>> a, b = np.array([1.0, 6.0]), np.array([3.0, 2.0])
+    >>> Maximum()([a, b]).numpy()
+    array([3., 6.], dtype=float32)
+    """
 
     def _merge_function(self, inputs: list[Any]) -> Any:
         return _merge_valid(self, ops.maximum, inputs)
@@ -186,7 +209,13 @@ class Maximum(_Merge):
 
 @export("keras.layers")
 class Minimum(_Merge):
-    """The smallest of its inputs, element by element."""
+    """The smallest of its inputs, element by element.
+
+    >>> import numpy as np
+    >>> a, b = np.array([1.0, 6.0]), np.array([3.0, 2.0])
+    >>> Minimum()([a, b]).numpy()
+    array([1., 2.], dtype=float32)
+    """
 
     def _merge_function(self, inputs: list[Any]) -> Any:
         return _merge_valid(self, ops.minimum, inputs)
@@ -244,7 +273,13 @@ def _like_input(x: Any, mask: Any) -> Any:
 
 @export("keras.layers")
 class Dot(_Merge):
-    """Sums the products of two inputs along one axis of each."""
+    """Sums the products of two inputs along one axis of each.
+
+    >>> import numpy as np
+    >>> a, b = np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]])
+    >>> Dot(axes=1)([a, b]).numpy()
+    array([[11.]], dtype=float32)
+    """
 
     def __init__(self, axes: Any, normalize: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)

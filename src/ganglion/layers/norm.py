@@ -164,7 +164,12 @@ class LayerNormalization(_Scaled):
 
 @export("keras.layers")
 class GroupNormalization(_Scaled):
-    """Mean 0 and variance 1 over each group of channels of a sample."""
+    """Mean 0 and variance 1 over each group of channels of a sample.
+
+    >>> import numpy as np
+    >>> GroupNormalization(groups=2)(np.ones((2, 3, 4))).shape
+    (2, 3, 4)
+    """
 
     def __init__(
         self,
@@ -217,7 +222,12 @@ class GroupNormalization(_Scaled):
 
 @export("keras.layers")
 class UnitNormalization(Layer):
-    """Scales each sample to length one along an axis."""
+    """Scales each sample to length one along an axis.
+
+    >>> import numpy as np
+    >>> UnitNormalization()(np.array([[3.0, 4.0]])).numpy()
+    array([[0.6, 0.8]], dtype=float32)
+    """
 
     built_at_once = True
     keeps_shape = True
@@ -234,7 +244,12 @@ class UnitNormalization(Layer):
 
 @export("keras.layers")
 class RMSNormalization(Layer):
-    """Divides by the root of the mean square, then scales by a weight."""
+    """Divides by the root of the mean square, then scales by a weight.
+
+    >>> import numpy as np
+    >>> RMSNormalization()(np.array([[3.0, 4.0]])).numpy().round(3)
+    array([[0.849, 1.131]], dtype=float32)
+    """
 
     keeps_shape = True
 

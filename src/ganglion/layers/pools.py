@@ -61,7 +61,12 @@ class _AveragePooling(_Pooling):
 
 @export("keras.layers", "MaxPool1D")
 class MaxPooling1D(_MaxPooling, rank=1):
-    """The largest element of windows over steps."""
+    """The largest element of windows over steps.
+
+    >>> import numpy as np
+    >>> MaxPooling1D(2)(np.arange(6, dtype="float32").reshape(1, 6, 1)).numpy().ravel()
+    array([1., 3., 5.], dtype=float32)
+    """
 
 
 @export("keras.layers", "MaxPool2D")
@@ -76,22 +81,46 @@ class MaxPooling2D(_MaxPooling, rank=2, pool_size=(2, 2)):
 
 @export("keras.layers", "MaxPool3D")
 class MaxPooling3D(_MaxPooling, rank=3, pool_size=(2, 2, 2)):
-    """The largest element of windows over volumes."""
+    """The largest element of windows over volumes.
+
+    >>> import numpy as np
+    >>> x = np.arange(8, dtype="float32").reshape(1, 2, 2, 2, 1)
+    >>> MaxPooling3D()(x).numpy().ravel()
+    array([7.], dtype=float32)
+    """
 
 
 @export("keras.layers", "AvgPool1D")
 class AveragePooling1D(_AveragePooling, rank=1):
-    """The average of windows over steps."""
+    """The average of windows over steps.
+
+    >>> import numpy as np
+    >>> x = np.arange(6, dtype="float32").reshape(1, 6, 1)
+    >>> AveragePooling1D(2)(x).numpy().ravel()
+    array([0.5, 2.5, 4.5], dtype=float32)
+    """
 
 
 @export("keras.layers", "AvgPool2D")
 class AveragePooling2D(_AveragePooling, rank=2, pool_size=(2, 2)):
-    """The average of windows over images."""
+    """The average of windows over images.
+
+    >>> import numpy as np
+    >>> x = np.arange(16, dtype="float32").reshape(1, 4, 4, 1)
+    >>> AveragePooling2D()(x).numpy().ravel()
+    array([ 2.5,  4.5, 10.5, 12.5], dtype=float32)
+    """
 
 
 @export("keras.layers", "AvgPool3D")
 class AveragePooling3D(_AveragePooling, rank=3, pool_size=(2, 2, 2)):
-    """The average of windows over volumes."""
+    """The average of windows over volumes.
+
+    >>> import numpy as np
+    >>> x = np.arange(8, dtype="float32").reshape(1, 2, 2, 2, 1)
+    >>> AveragePooling3D()(x).numpy().ravel()
+    array([3.5], dtype=float32)
+    """
 
 
 class _GlobalPooling(SpatialLayer):
@@ -117,7 +146,12 @@ class _GlobalMax(_GlobalPooling):
 
 @export("keras.layers", "GlobalAvgPool1D")
 class GlobalAveragePooling1D(_GlobalAverage, rank=1):
-    """The average over all steps."""
+    """The average over all steps.
+
+    >>> import numpy as np
+    >>> GlobalAveragePooling1D()(np.arange(6, dtype="float32").reshape(1, 6, 1)).numpy()
+    array([[2.5]], dtype=float32)
+    """
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         return None
@@ -135,27 +169,55 @@ class GlobalAveragePooling1D(_GlobalAverage, rank=1):
 
 @export("keras.layers", "GlobalAvgPool2D")
 class GlobalAveragePooling2D(_GlobalAverage, rank=2):
-    """The average of each channel over the whole image."""
+    """The average of each channel over the whole image.
+
+    >>> import numpy as np
+    >>> x = np.arange(16, dtype="float32").reshape(1, 4, 4, 1)
+    >>> GlobalAveragePooling2D()(x).numpy()
+    array([[7.5]], dtype=float32)
+    """
 
 
 @export("keras.layers", "GlobalAvgPool3D")
 class GlobalAveragePooling3D(_GlobalAverage, rank=3):
-    """The average of each channel over the whole volume."""
+    """The average of each channel over the whole volume.
+
+    >>> import numpy as np
+    >>> x = np.arange(8, dtype="float32").reshape(1, 2, 2, 2, 1)
+    >>> GlobalAveragePooling3D()(x).numpy()
+    array([[3.5]], dtype=float32)
+    """
 
 
 @export("keras.layers", "GlobalMaxPool1D")
 class GlobalMaxPooling1D(_GlobalMax, rank=1):
-    """The largest element over all steps."""
+    """The largest element over all steps.
+
+    >>> import numpy as np
+    >>> GlobalMaxPooling1D()(np.arange(6, dtype="float32").reshape(1, 6, 1)).numpy()
+    array([[5.]], dtype=float32)
+    """
 
 
 @export("keras.layers", "GlobalMaxPool2D")
 class GlobalMaxPooling2D(_GlobalMax, rank=2):
-    """The largest element of each channel over the whole image."""
+    """The largest element of each channel over the whole image.
+
+    >>> import numpy as np
+    >>> GlobalMaxPooling2D()(np.arange(16, dtype="float32").reshape(1, 4, 4, 1)).numpy()
+    array([[15.]], dtype=float32)
+    """
 
 
 @export("keras.layers", "GlobalMaxPool3D")
 class GlobalMaxPooling3D(_GlobalMax, rank=3):
-    """The largest element of each channel over the whole volume."""
+    """The largest element of each channel over the whole volume.
+
+    >>> import numpy as np
+    >>> x = np.arange(8, dtype="float32").reshape(1, 2, 2, 2, 1)
+    >>> GlobalMaxPooling3D()(x).numpy()
+    array([[7.]], dtype=float32)
+    """
 
 
 class _AdaptivePooling(SpatialLayer):
@@ -180,7 +242,13 @@ class _AdaptiveMax(_AdaptivePooling):
 
 @export("keras.layers")
 class AdaptiveAveragePooling1D(_AdaptiveAverage, rank=1):
-    """The average of as many windows over steps as asked for."""
+    """The average of as many windows over steps as asked for.
+
+    >>> import numpy as np
+    >>> x = np.arange(6, dtype="float32").reshape(1, 6, 1)
+    >>> AdaptiveAveragePooling1D(2)(x).numpy().ravel()
+    array([1., 4.], dtype=float32)
+    """
 
 
 @export("keras.layers")
@@ -195,22 +263,46 @@ class AdaptiveAveragePooling2D(_AdaptiveAverage, rank=2):
 
 @export("keras.layers")
 class AdaptiveAveragePooling3D(_AdaptiveAverage, rank=3):
-    """The average of as many windows over volumes as asked for."""
+    """The average of as many windows over volumes as asked for.
+
+    >>> import numpy as np
+    >>> x = np.arange(8, dtype="float32").reshape(1, 2, 2, 2, 1)
+    >>> AdaptiveAveragePooling3D(1)(x).numpy().ravel()
+    array([3.5], dtype=float32)
+    """
 
 
 @export("keras.layers")
 class AdaptiveMaxPooling1D(_AdaptiveMax, rank=1):
-    """The largest element of as many windows over steps as asked for."""
+    """The largest element of as many windows over steps as asked for.
+
+    >>> import numpy as np
+    >>> x = np.arange(6, dtype="float32").reshape(1, 6, 1)
+    >>> AdaptiveMaxPooling1D(2)(x).numpy().ravel()
+    array([2., 5.], dtype=float32)
+    """
 
 
 @export("keras.layers")
 class AdaptiveMaxPooling2D(_AdaptiveMax, rank=2):
-    """The largest element of windows over images of any size."""
+    """The largest element of windows over images of any size.
+
+    >>> import numpy as np
+    >>> x = np.arange(16, dtype="float32").reshape(1, 4, 4, 1)
+    >>> AdaptiveMaxPooling2D(2)(x).numpy().ravel()
+    array([ 5.,  7., 13., 15.], dtype=float32)
+    """
 
 
 @export("keras.layers")
 class AdaptiveMaxPooling3D(_AdaptiveMax, rank=3):
-    """The largest element of as many windows over volumes as asked for."""
+    """The largest element of as many windows over volumes as asked for.
+
+    >>> import numpy as np
+    >>> x = np.arange(8, dtype="float32").reshape(1, 2, 2, 2, 1)
+    >>> AdaptiveMaxPooling3D(1)(x).numpy().ravel()
+    array([7.], dtype=float32)
+    """
 
 
 AvgPool1D, AvgPool2D, AvgPool3D = AveragePooling1D, AveragePooling2D, AveragePooling3D

@@ -111,7 +111,12 @@ class Reshape(Layer):
 
 @export("keras.layers")
 class Permute(Layer):
-    """Reorders the axes of each sample, which count from one."""
+    """Reorders the axes of each sample, which count from one.
+
+    >>> import numpy as np
+    >>> Permute((2, 1))(np.ones((1, 2, 3))).shape
+    (1, 3, 2)
+    """
 
     def __init__(self, dims: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -129,7 +134,12 @@ class Permute(Layer):
 
 @export("keras.layers")
 class RepeatVector(Layer):
-    """Repeats each row n times: (batch, size) becomes (batch, n, size)."""
+    """Repeats each row n times: (batch, size) becomes (batch, n, size).
+
+    >>> import numpy as np
+    >>> RepeatVector(3)(np.array([[1.0, 2.0]])).shape
+    (1, 3, 2)
+    """
 
     def __init__(self, n: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -165,7 +175,12 @@ def _borders(rank: int, value: Any, name: str) -> Any:
 
 @export("keras.layers")
 class ZeroPadding1D(_ZeroPadding, rank=1):
-    """Adds zeros before and after the steps."""
+    """Adds zeros before and after the steps.
+
+    >>> import numpy as np
+    >>> ZeroPadding1D(1)(np.array([[[1.0], [2.0]]])).numpy().ravel()
+    array([0., 1., 2., 0.], dtype=float32)
+    """
 
 
 @export("keras.layers")
@@ -180,7 +195,12 @@ class ZeroPadding2D(_ZeroPadding, rank=2, padding=(1, 1)):
 
 @export("keras.layers")
 class ZeroPadding3D(_ZeroPadding, rank=3, padding=((1, 1), (1, 1), (1, 1))):
-    """Adds zeros around volumes."""
+    """Adds zeros around volumes.
+
+    >>> import numpy as np
+    >>> ZeroPadding3D(1)(np.arange(8, dtype="float32").reshape(1, 2, 2, 2, 1)).shape
+    (1, 4, 4, 4, 1)
+    """
 
 
 class _Cropping(SpatialLayer):
@@ -212,7 +232,12 @@ class _Cropping(SpatialLayer):
 
 @export("keras.layers")
 class Cropping1D(_Cropping, rank=1):
-    """Takes away steps at the start and the end."""
+    """Takes away steps at the start and the end.
+
+    >>> import numpy as np
+    >>> Cropping1D(1)(np.arange(6, dtype="float32").reshape(1, 6, 1)).numpy().ravel()
+    array([1., 2., 3., 4.], dtype=float32)
+    """
 
     def __init__(self, cropping: Any = (1, 1), **kwargs: Any) -> None:
         super().__init__(cropping, "channels_last", **kwargs)
@@ -220,12 +245,23 @@ class Cropping1D(_Cropping, rank=1):
 
 @export("keras.layers")
 class Cropping2D(_Cropping, rank=2, cropping=((0, 0), (0, 0))):
-    """Takes away the borders of images."""
+    """Takes away the borders of images.
+
+    >>> import numpy as np
+    >>> x = np.arange(16, dtype="float32").reshape(1, 4, 4, 1)
+    >>> Cropping2D(1)(x).numpy().ravel()
+    array([ 5.,  6.,  9., 10.], dtype=float32)
+    """
 
 
 @export("keras.layers")
 class Cropping3D(_Cropping, rank=3, cropping=((1, 1), (1, 1), (1, 1))):
-    """Takes away the borders of volumes."""
+    """Takes away the borders of volumes.
+
+    >>> import numpy as np
+    >>> Cropping3D(1)(np.ones((1, 4, 4, 4, 2), "float32")).shape
+    (1, 2, 2, 2, 2)
+    """
 
 
 class _UpSampling(SpatialLayer):
@@ -241,7 +277,12 @@ class _UpSampling(SpatialLayer):
 
 @export("keras.layers")
 class UpSampling1D(_UpSampling, rank=1):
-    """Repeats each step."""
+    """Repeats each step.
+
+    >>> import numpy as np
+    >>> UpSampling1D(2)(np.array([[[1.0], [2.0]]])).numpy().ravel()
+    array([1., 1., 2., 2.], dtype=float32)
+    """
 
     data_format = "channels_last"
 
@@ -292,7 +333,12 @@ class UpSampling2D(_UpSampling, rank=2):
 
 @export("keras.layers")
 class UpSampling3D(_UpSampling, rank=3):
-    """Repeats the elements of volumes along all three axes."""
+    """Repeats the elements of volumes along all three axes.
+
+    >>> import numpy as np
+    >>> UpSampling3D(2)(np.arange(8, dtype="float32").reshape(1, 2, 2, 2, 1)).shape
+    (1, 4, 4, 4, 1)
+    """
 
     def __init__(
         self, size: Any = (2, 2, 2), data_format: str | None = None, **kwargs: Any

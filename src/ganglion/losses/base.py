@@ -30,7 +30,11 @@ REDUCTIONS = (MEAN, "sum", "mean", "mean_with_sample_weight", "none", None)
 
 
 class Reduction:
-    """Keras 2's names of the ways to reduce: `tf.keras.losses.Reduction.NONE`."""
+    """Keras 2's names of the ways to reduce: `tf.keras.losses.Reduction.NONE`.
+
+    >>> Reduction.SUM
+    'sum'
+    """
 
     AUTO = SUM_OVER_BATCH_SIZE = MEAN
     NONE, SUM = "none", "sum"
@@ -147,7 +151,13 @@ class Loss:
 
 @export("keras.losses")
 class LossFunctionWrapper(Loss):
-    """A loss from a function of labels and predictions, called with fixed options."""
+    """A loss from a function of labels and predictions, called with fixed options.
+
+    >>> import numpy as np
+    >>> loss = LossFunctionWrapper(lambda y_true, y_pred: (y_true - y_pred) ** 4)
+    >>> float(loss(np.array([[0.0]]), np.array([[2.0]])))
+    16.0
+    """
 
     def __init__(
         self,

@@ -34,7 +34,11 @@ from ganglion.variables import counted_anew
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C: the models that are finished are in `finished`."""
+    """Ctrl-C: the models that are finished are in `finished`.
+
+    >>> issubclass(Interrupted, KeyboardInterrupt)
+    True
+    """
 
     def __init__(self, message: str, finished: ModelSet) -> None:
         super().__init__(message)

@@ -17,7 +17,13 @@ from ganglion.config import closest
 
 @dataclass(frozen=True)
 class Member:
-    """One model of a set: what it was made from, and how its training went."""
+    """One model of a set: what it was made from, and how its training went.
+
+    >>> from ganglion.callbacks import History
+    >>> member = Member(0, "first", {"rate": 0.1}, 7, None, History())
+    >>> member.setting, member.seed
+    ({'rate': 0.1}, 7)
+    """
 
     index: int
     name: str

@@ -320,7 +320,11 @@ def _grid_trials(space: Mapping[str, Any] | None, trials: int | None) -> list[An
 
 @dataclass
 class SearchResult:
-    """What a search has found: trials in order, and the models of all of them."""
+    """What a search has found: trials in order, and the models of all of them.
+
+    >>> SearchResult("val_loss", larger_is_better=False).trials
+    []
+    """
 
     monitor: str
     larger_is_better: bool

@@ -268,7 +268,14 @@ class Mean(Metric):
 
 @registered()
 class MeanMetricWrapper(Mean):
-    """The mean of a function of labels and predictions."""
+    """The mean of a function of labels and predictions.
+
+    >>> import numpy as np
+    >>> metric = MeanMetricWrapper(lambda y_true, y_pred: abs(y_true - y_pred))
+    >>> metric.update_state(np.array([[0.0], [1.0]]), np.array([[1.0], [3.0]]))
+    >>> float(metric.result())
+    1.5
+    """
 
     def __init__(
         self,

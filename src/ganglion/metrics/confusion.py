@@ -198,28 +198,52 @@ class _OneCount(ConfusionMetric):
 
 @registered()
 class TruePositives(_OneCount):
-    """How many predictions of yes are right."""
+    """How many predictions of yes are right.
+
+    >>> metric = TruePositives()
+    >>> metric.update_state([1, 1, 0, 0], [0.9, 0.2, 0.7, 0.1])
+    >>> round(float(metric.result()), 1)
+    1.0
+    """
 
     counted = ("true_positives",)
 
 
 @registered()
 class TrueNegatives(_OneCount):
-    """How many predictions of no are right."""
+    """How many predictions of no are right.
+
+    >>> metric = TrueNegatives()
+    >>> metric.update_state([1, 1, 0, 0], [0.9, 0.2, 0.7, 0.1])
+    >>> round(float(metric.result()), 1)
+    1.0
+    """
 
     counted = ("true_negatives",)
 
 
 @registered()
 class FalsePositives(_OneCount):
-    """How many predictions of yes are wrong."""
+    """How many predictions of yes are wrong.
+
+    >>> metric = FalsePositives()
+    >>> metric.update_state([1, 1, 0, 0], [0.9, 0.2, 0.7, 0.1])
+    >>> round(float(metric.result()), 1)
+    1.0
+    """
 
     counted = ("false_positives",)
 
 
 @registered()
 class FalseNegatives(_OneCount):
-    """How many predictions of no are wrong."""
+    """How many predictions of no are wrong.
+
+    >>> metric = FalseNegatives()
+    >>> metric.update_state([1, 1, 0, 0], [0.9, 0.2, 0.7, 0.1])
+    >>> round(float(metric.result()), 1)
+    1.0
+    """
 
     counted = ("false_negatives",)
 

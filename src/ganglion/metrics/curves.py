@@ -233,7 +233,13 @@ class _Point(ConfusionMetric):
 
 @registered()
 class SensitivityAtSpecificity(_Point):
-    """The best sensitivity where the specificity is at least the one given."""
+    """The best sensitivity where the specificity is at least the one given.
+
+    >>> metric = SensitivityAtSpecificity(0.5)
+    >>> metric.update_state([0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
+    >>> round(float(metric.result()), 3)
+    1.0
+    """
 
     limited, wanted = "specificity", "sensitivity"
 
@@ -250,7 +256,13 @@ class SensitivityAtSpecificity(_Point):
 
 @registered()
 class SpecificityAtSensitivity(_Point):
-    """The best specificity where the sensitivity is at least the one given."""
+    """The best specificity where the sensitivity is at least the one given.
+
+    >>> metric = SpecificityAtSensitivity(0.5)
+    >>> metric.update_state([0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
+    >>> round(float(metric.result()), 3)
+    1.0
+    """
 
     limited, wanted = "sensitivity", "specificity"
 
@@ -267,7 +279,13 @@ class SpecificityAtSensitivity(_Point):
 
 @registered()
 class PrecisionAtRecall(_Point):
-    """The best precision where the recall is at least the one given."""
+    """The best precision where the recall is at least the one given.
+
+    >>> metric = PrecisionAtRecall(0.5)
+    >>> metric.update_state([0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
+    >>> round(float(metric.result()), 3)
+    1.0
+    """
 
     limited, wanted = "recall", "precision"
 
@@ -284,7 +302,13 @@ class PrecisionAtRecall(_Point):
 
 @registered()
 class RecallAtPrecision(_Point):
-    """The best recall where the precision is at least the one given."""
+    """The best recall where the precision is at least the one given.
+
+    >>> metric = RecallAtPrecision(0.5)
+    >>> metric.update_state([0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
+    >>> round(float(metric.result()), 3)
+    1.0
+    """
 
     limited, wanted = "precision", "recall"
 

@@ -129,7 +129,13 @@ def _mean_iou(total: Any, chosen: list[int]) -> Any:
 
 @registered()
 class BinaryIoU(IoU):
-    """Intersection over union of two classes, separated by a threshold."""
+    """Intersection over union of two classes, separated by a threshold.
+
+    >>> metric = BinaryIoU()
+    >>> metric.update_state([0, 1, 1, 0], [0.1, 0.9, 0.3, 0.2])
+    >>> round(float(metric.result()), 3)
+    0.583
+    """
 
     def __init__(
         self,
@@ -148,7 +154,13 @@ class BinaryIoU(IoU):
 
 @registered()
 class MeanIoU(IoU):
-    """The mean of intersection over union of all classes."""
+    """The mean of intersection over union of all classes.
+
+    >>> metric = MeanIoU(num_classes=2)
+    >>> metric.update_state([0, 1, 1, 0], [0, 1, 0, 0])
+    >>> round(float(metric.result()), 3)
+    0.583
+    """
 
     def __init__(
         self,
@@ -165,7 +177,13 @@ class MeanIoU(IoU):
 
 @registered()
 class OneHotIoU(IoU):
-    """Intersection over union for one-hot labels."""
+    """Intersection over union for one-hot labels.
+
+    >>> metric = OneHotIoU(num_classes=2, target_class_ids=[0])
+    >>> metric.update_state([[1, 0], [0, 1]], [[0.9, 0.1], [0.7, 0.3]])
+    >>> round(float(metric.result()), 3)
+    0.5
+    """
 
     def __init__(
         self,
@@ -182,7 +200,13 @@ class OneHotIoU(IoU):
 
 @registered()
 class OneHotMeanIoU(MeanIoU):
-    """The mean of intersection over union of all classes, for one-hot labels."""
+    """The mean of intersection over union of all classes, for one-hot labels.
+
+    >>> metric = OneHotMeanIoU(num_classes=2)
+    >>> metric.update_state([[1, 0], [0, 1]], [[0.9, 0.1], [0.7, 0.3]])
+    >>> round(float(metric.result()), 3)
+    0.25
+    """
 
     def __init__(
         self,

@@ -143,7 +143,13 @@ def sparse_top_k_categorical_accuracy(
 
 
 class Accuracy(FunctionMetric, fn=accuracy):
-    """How often predictions equal labels."""
+    """How often predictions equal labels.
+
+    >>> metric = Accuracy()
+    >>> metric.update_state([1, 2, 3], [1, 2, 4])
+    >>> round(float(metric.result()), 3)
+    0.667
+    """
 
 
 class BinaryAccuracy(FunctionMetric, fn=binary_accuracy):
@@ -165,15 +171,33 @@ class BinaryAccuracy(FunctionMetric, fn=binary_accuracy):
 
 
 class CategoricalAccuracy(FunctionMetric, fn=categorical_accuracy):
-    """How often the largest prediction is right, for one-hot labels."""
+    """How often the largest prediction is right, for one-hot labels.
+
+    >>> metric = CategoricalAccuracy()
+    >>> metric.update_state([[0, 1], [1, 0]], [[0.2, 0.8], [0.4, 0.6]])
+    >>> round(float(metric.result()), 3)
+    0.5
+    """
 
 
 class SparseCategoricalAccuracy(FunctionMetric, fn=sparse_categorical_accuracy):
-    """How often the largest prediction is right, for class numbers."""
+    """How often the largest prediction is right, for class numbers.
+
+    >>> metric = SparseCategoricalAccuracy()
+    >>> metric.update_state([1, 0], [[0.2, 0.8], [0.4, 0.6]])
+    >>> round(float(metric.result()), 3)
+    0.5
+    """
 
 
 class TopKCategoricalAccuracy(FunctionMetric, fn=top_k_categorical_accuracy):
-    """How often the label is among the k largest predictions (one-hot labels)."""
+    """How often the label is among the k largest predictions (one-hot labels).
+
+    >>> metric = TopKCategoricalAccuracy(k=2)
+    >>> metric.update_state([[0, 0, 1], [1, 0, 0]], [[0.5, 0.2, 0.3], [0.1, 0.6, 0.3]])
+    >>> round(float(metric.result()), 3)
+    0.5
+    """
 
     def __init__(
         self,
@@ -187,7 +211,13 @@ class TopKCategoricalAccuracy(FunctionMetric, fn=top_k_categorical_accuracy):
 class SparseTopKCategoricalAccuracy(
     FunctionMetric, fn=sparse_top_k_categorical_accuracy
 ):
-    """How often the label is among the k largest predictions (class numbers)."""
+    """How often the label is among the k largest predictions (class numbers).
+
+    >>> metric = SparseTopKCategoricalAccuracy(k=2)
+    >>> metric.update_state([2, 0], [[0.5, 0.2, 0.3], [0.1, 0.6, 0.3]])
+    >>> round(float(metric.result()), 3)
+    0.5
+    """
 
     def __init__(
         self,
@@ -206,24 +236,54 @@ def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1) -> Any:
 
 
 class MeanSquaredError(FunctionMetric, fn=mean_squared_error):
-    """The mean of (y_true - y_pred)²."""
+    """The mean of (y_true - y_pred)².
+
+    >>> metric = MeanSquaredError()
+    >>> metric.update_state([[0.0], [0.0]], [[1.0], [3.0]])
+    >>> round(float(metric.result()), 3)
+    5.0
+    """
 
 
 class MeanAbsoluteError(FunctionMetric, fn=mean_absolute_error):
-    """The mean of |y_true - y_pred|."""
+    """The mean of |y_true - y_pred|.
+
+    >>> metric = MeanAbsoluteError()
+    >>> metric.update_state([[0.0], [0.0]], [[1.0], [3.0]])
+    >>> round(float(metric.result()), 3)
+    2.0
+    """
 
 
 class MeanAbsolutePercentageError(FunctionMetric, fn=mean_absolute_percentage_error):
-    """The mean error as a percentage of the label."""
+    """The mean error as a percentage of the label.
+
+    >>> metric = MeanAbsolutePercentageError()
+    >>> metric.update_state([[2.0], [4.0]], [[1.0], [3.0]])
+    >>> round(float(metric.result()), 3)
+    37.5
+    """
 
 
 class MeanSquaredLogarithmicError(FunctionMetric, fn=mean_squared_logarithmic_error):
-    """The mean squared error of log(1 + x)."""
+    """The mean squared error of log(1 + x).
+
+    >>> metric = MeanSquaredLogarithmicError()
+    >>> metric.update_state([[0.0], [0.0]], [[1.0], [3.0]])
+    >>> round(float(metric.result()), 3)
+    1.201
+    """
 
 
 @registered("cosine_proximity")
 class CosineSimilarity(FunctionMetric, fn=cosine_similarity):
-    """The cosine of the angle between labels and predictions."""
+    """The cosine of the angle between labels and predictions.
+
+    >>> metric = CosineSimilarity()
+    >>> metric.update_state([[0.0, 1.0]], [[1.0, 1.0]])
+    >>> round(float(metric.result()), 3)
+    0.707
+    """
 
     def __init__(
         self,
@@ -235,31 +295,73 @@ class CosineSimilarity(FunctionMetric, fn=cosine_similarity):
 
 
 class LogCoshError(FunctionMetric, fn=log_cosh, name="logcosh"):
-    """The logarithm of the hyperbolic cosine of the error."""
+    """The logarithm of the hyperbolic cosine of the error.
+
+    >>> metric = LogCoshError()
+    >>> metric.update_state([[0.0], [0.0]], [[0.5], [3.0]])
+    >>> round(float(metric.result()), 3)
+    1.215
+    """
 
 
 class Hinge(FunctionMetric, fn=hinge):
-    """max(1 - y_true y_pred, 0) for labels -1 and 1 (or 0 and 1)."""
+    """max(1 - y_true y_pred, 0) for labels -1 and 1 (or 0 and 1).
+
+    >>> metric = Hinge()
+    >>> metric.update_state([[1.0], [-1.0]], [[0.3], [-2.0]])
+    >>> round(float(metric.result()), 3)
+    0.35
+    """
 
 
 class SquaredHinge(FunctionMetric, fn=squared_hinge):
-    """The square of the hinge loss."""
+    """The square of the hinge loss.
+
+    >>> metric = SquaredHinge()
+    >>> metric.update_state([[1.0], [-1.0]], [[0.3], [-2.0]])
+    >>> round(float(metric.result()), 3)
+    0.245
+    """
 
 
 class CategoricalHinge(FunctionMetric, fn=categorical_hinge):
-    """The hinge loss between the right class and the best wrong one."""
+    """The hinge loss between the right class and the best wrong one.
+
+    >>> metric = CategoricalHinge()
+    >>> metric.update_state([[0, 1], [1, 0]], [[0.2, 0.8], [0.4, 0.6]])
+    >>> round(float(metric.result()), 3)
+    0.8
+    """
 
 
 class KLDivergence(FunctionMetric, fn=kl_divergence):
-    """How far the predicted distribution is from the label's."""
+    """How far the predicted distribution is from the label's.
+
+    >>> metric = KLDivergence()
+    >>> metric.update_state([[0.5, 0.5]], [[0.9, 0.1]])
+    >>> round(float(metric.result()), 3)
+    0.511
+    """
 
 
 class Poisson(FunctionMetric, fn=poisson):
-    """y_pred - y_true log(y_pred), for counts."""
+    """y_pred - y_true log(y_pred), for counts.
+
+    >>> metric = Poisson()
+    >>> metric.update_state([[1.0], [2.0]], [[1.0], [3.0]])
+    >>> round(float(metric.result()), 3)
+    0.901
+    """
 
 
 class BinaryCrossentropy(FunctionMetric, fn=binary_crossentropy):
-    """The cross-entropy of yes/no predictions."""
+    """The cross-entropy of yes/no predictions.
+
+    >>> metric = BinaryCrossentropy()
+    >>> metric.update_state([[1.0], [0.0]], [[0.9], [0.4]])
+    >>> round(float(metric.result()), 3)
+    0.308
+    """
 
     def __init__(
         self,
@@ -272,7 +374,13 @@ class BinaryCrossentropy(FunctionMetric, fn=binary_crossentropy):
 
 
 class CategoricalCrossentropy(FunctionMetric, fn=categorical_crossentropy):
-    """The cross-entropy of one-hot labels."""
+    """The cross-entropy of one-hot labels.
+
+    >>> metric = CategoricalCrossentropy()
+    >>> metric.update_state([[0, 1], [1, 0]], [[0.2, 0.8], [0.4, 0.6]])
+    >>> round(float(metric.result()), 3)
+    0.57
+    """
 
     def __init__(
         self,
@@ -286,7 +394,13 @@ class CategoricalCrossentropy(FunctionMetric, fn=categorical_crossentropy):
 
 
 class SparseCategoricalCrossentropy(FunctionMetric, fn=sparse_categorical_crossentropy):
-    """The cross-entropy of class numbers."""
+    """The cross-entropy of class numbers.
+
+    >>> metric = SparseCategoricalCrossentropy()
+    >>> metric.update_state([1, 0], [[0.2, 0.8], [0.4, 0.6]])
+    >>> round(float(metric.result()), 3)
+    0.57
+    """
 
     def __init__(
         self,
@@ -357,7 +471,13 @@ def concordance_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> Any:
 
 
 class PearsonCorrelation(FunctionMetric, fn=pearson_correlation):
-    """The mean correlation of labels and predictions."""
+    """The mean correlation of labels and predictions.
+
+    >>> metric = PearsonCorrelation()
+    >>> metric.update_state([[1.0, 2.0, 3.0]], [[1.0, 2.0, 4.0]])
+    >>> round(float(metric.result()), 3)
+    0.982
+    """
 
     def __init__(
         self,
@@ -369,7 +489,13 @@ class PearsonCorrelation(FunctionMetric, fn=pearson_correlation):
 
 
 class ConcordanceCorrelation(FunctionMetric, fn=concordance_correlation):
-    """The mean concordance correlation of labels and predictions."""
+    """The mean concordance correlation of labels and predictions.
+
+    >>> metric = ConcordanceCorrelation()
+    >>> metric.update_state([[1.0, 2.0, 3.0]], [[1.0, 2.0, 4.0]])
+    >>> round(float(metric.result()), 3)
+    0.857
+    """
 
     def __init__(
         self,

@@ -145,7 +145,13 @@ def _f_score(tp: Any, fp: Any, fn: Any, weights: Any, beta: float, average: Any)
 
 @registered()
 class F1Score(FBetaScore):
-    """The harmonic mean of precision and recall, over classes."""
+    """The harmonic mean of precision and recall, over classes.
+
+    >>> metric = F1Score(average="macro", threshold=0.5)
+    >>> metric.update_state([[1, 0], [0, 1]], [[0.9, 0.6], [0.2, 0.8]])
+    >>> round(float(metric.result()), 3)
+    0.833
+    """
 
     def __init__(
         self,

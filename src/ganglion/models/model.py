@@ -433,7 +433,13 @@ class Model(Trainer):
 @export("keras.src.models.functional", "Model")
 @export("keras.src.engine.functional", "Model")  # where Keras 2 had it
 class Functional(Model):
-    """A model made of Keras tensors."""
+    """A model made of Keras tensors.
+
+    >>> import ganglion as keras
+    >>> x = keras.Input((4,))
+    >>> type(keras.Model(x, keras.layers.Dense(2)(x))).__name__
+    'Functional'
+    """
 
 
 def _alone(structure: Any) -> Any:

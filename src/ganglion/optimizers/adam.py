@@ -117,7 +117,14 @@ class Adam(Moments):
 
 @export("keras.optimizers", "adamw")
 class AdamW(Adam):
-    """Adam with weight decay apart from the gradient: w -= rate * weight_decay * w."""
+    """Adam with weight decay apart from the gradient: w -= rate * weight_decay * w.
+
+    >>> import numpy as np
+    >>> w = Variable(np.ones(2), name="w")
+    >>> AdamW(learning_rate=0.5).apply([np.array([3.0, -0.1])], [w])
+    >>> w.numpy().round(4)
+    array([0.498, 1.498], dtype=float32)
+    """
 
     @with_common
     def __init__(
@@ -140,7 +147,14 @@ class AdamW(Adam):
 
 @export("keras.optimizers", "adamax")
 class Adamax(Moments):
-    """Adam with the largest recent gradient in place of the root of their squares."""
+    """Adam with the largest recent gradient in place of the root of their squares.
+
+    >>> import numpy as np
+    >>> w = Variable(np.ones(2), name="w")
+    >>> Adamax(learning_rate=0.5).apply([np.array([3.0, -0.1])], [w])
+    >>> w.numpy().round(4)
+    array([0.5, 1.5], dtype=float32)
+    """
 
     @with_common
     def __init__(
@@ -176,6 +190,12 @@ class Nadam(Moments):
 
     The weight of the momentum grows along a schedule of powers of 0.96; Keras 2 slowed
     it down by `schedule_decay`, which is accepted.
+
+    >>> import numpy as np
+    >>> w = Variable(np.ones(2), name="w")
+    >>> Nadam(learning_rate=0.5).apply([np.array([3.0, -0.1])], [w])
+    >>> w.numpy().round(4)
+    array([0.4686, 1.5314], dtype=float32)
     """
 
     _keras2_arguments = ("lr", "decay", "schedule_decay")
@@ -233,7 +253,14 @@ class Nadam(Moments):
 
 @export("keras.optimizers", "lamb")
 class Lamb(Moments):
-    """Adam whose step has the length of the variable, for very large batches."""
+    """Adam whose step has the length of the variable, for very large batches.
+
+    >>> import numpy as np
+    >>> w = Variable(np.ones(2), name="w")
+    >>> Lamb(learning_rate=0.5).apply([np.array([3.0, -0.1])], [w])
+    >>> w.numpy().round(4)
+    array([0.5, 1.5], dtype=float32)
+    """
 
     @with_common
     def __init__(
@@ -269,7 +296,15 @@ def _rms(x: Any) -> Any:
 
 @export("keras.optimizers", "adafactor")
 class Adafactor(Optimizer):
-    """Adam's second moment kept as one number per row and one per column."""
+    """Adam's second moment kept as one number per row and one per column.
+
+    >>> import numpy as np
+    >>> w = Variable(np.ones((2, 2)), name="w")
+    >>> Adafactor(learning_rate=0.5).apply([np.array([[3.0, -0.1], [1.0, 1.0]])], [w])
+    >>> w.numpy().round(4)
+    array([[0.6068, 1.0412],
+           [0.7218, 0.1246]], dtype=float32)
+    """
 
     @with_common
     def __init__(

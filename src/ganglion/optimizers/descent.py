@@ -58,7 +58,14 @@ class SGD(Optimizer):
 
 @export("keras.optimizers", "lion")
 class Lion(Optimizer):
-    """Steps of one length: w -= rate * sign(beta_1 * m + (1 - beta_1) * g)."""
+    """Steps of one length: w -= rate * sign(beta_1 * m + (1 - beta_1) * g).
+
+    >>> import numpy as np
+    >>> w = Variable(np.ones(2), name="w")
+    >>> Lion(learning_rate=0.5).apply([np.array([3.0, -0.1])], [w])
+    >>> w.numpy().round(4)
+    array([0.5, 1.5], dtype=float32)
+    """
 
     @with_common
     def __init__(
@@ -171,6 +178,12 @@ class Adagrad(Optimizer):
     """w -= rate * g / sqrt(a + epsilon), where a adds up all g².
 
     In a Keras 2 script the sum starts at 0 and epsilon is added after the root.
+
+    >>> import numpy as np
+    >>> w = Variable(np.ones(2), name="w")
+    >>> Adagrad(learning_rate=0.5).apply([np.array([3.0, -0.1])], [w])
+    >>> w.numpy().round(4)
+    array([0.5028, 1.1508], dtype=float32)
     """
 
     @with_common
@@ -206,7 +219,14 @@ class Adagrad(Optimizer):
 
 @export("keras.optimizers", "adadelta")
 class Adadelta(Optimizer):
-    """Steps as long as the recent ones, over the size of recent gradients."""
+    """Steps as long as the recent ones, over the size of recent gradients.
+
+    >>> import numpy as np
+    >>> w = Variable(np.ones(2), name="w")
+    >>> Adadelta(learning_rate=0.5).apply([np.array([3.0, -0.1])], [w])
+    >>> w.numpy().round(4)
+    array([0.9993, 1.0007], dtype=float32)
+    """
 
     @with_common
     def __init__(
@@ -240,7 +260,14 @@ class Adadelta(Optimizer):
 
 @export("keras.optimizers", "ftrl")
 class Ftrl(Optimizer):
-    """Follow the regularized leader: sparse weights for linear models."""
+    """Follow the regularized leader: sparse weights for linear models.
+
+    >>> import numpy as np
+    >>> w = Variable(np.ones(2), name="w")
+    >>> Ftrl(learning_rate=0.5).apply([np.array([3.0, -0.1])], [w])
+    >>> w.numpy().round(4)
+    array([0.3979, 0.1973], dtype=float32)
+    """
 
     @with_common
     def __init__(

@@ -19,6 +19,13 @@ class Muon(Optimizer):
 
     That is for matrices; embeddings, variables whose path an expression of
     `exclude_layers` matches, and all that is no matrix move as by AdamW.
+
+    >>> import numpy as np
+    >>> w = Variable(np.ones((2, 2)), name="w")
+    >>> Muon(learning_rate=0.5).apply([np.array([[3.0, -0.1], [1.0, 1.0]])], [w])
+    >>> w.numpy().round(2)
+    array([[0.89, 1.04],
+           [0.97, 0.86]], dtype=float32)
     """
 
     @with_common

@@ -17,6 +17,12 @@ class ScheduleFreeAdamW(Optimizer):
     """Adam that needs no schedule: it moves one sequence, and averages it as it goes.
 
     The weights stand between that sequence (the slot `momentum`) and its average.
+
+    >>> import numpy as np
+    >>> w = Variable(np.ones(2), name="w")
+    >>> ScheduleFreeAdamW(learning_rate=0.5).apply([np.array([3.0, -0.1])], [w])
+    >>> w.numpy().round(4)
+    array([0.5, 1.5], dtype=float32)
     """
 
     @with_common

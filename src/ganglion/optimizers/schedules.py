@@ -97,7 +97,12 @@ class ExponentialDecay(_PeriodicDecay):
 
 @_exported
 class InverseTimeDecay(_PeriodicDecay):
-    """initial_learning_rate / (1 + decay_rate * step / decay_steps)."""
+    """initial_learning_rate / (1 + decay_rate * step / decay_steps).
+
+    >>> rate = InverseTimeDecay(1.0, decay_steps=10, decay_rate=1.0)
+    >>> [round(float(rate(step)), 3) for step in (0, 10, 30)]
+    [1.0, 0.5, 0.25]
+    """
 
     __init__ = with_defaults(
         _PeriodicDecay.__init__,
@@ -150,6 +155,10 @@ class PolynomialDecay(LearningRateSchedule):
     """From the initial to the end rate along (1 - step / decay_steps) ** power.
 
     With `cycle` the end moves on to the next multiple of `decay_steps`.
+
+    >>> rate = PolynomialDecay(1.0, decay_steps=10, end_learning_rate=0.0)
+    >>> [round(float(rate(step)), 3) for step in (0, 5, 10)]
+    [1.0, 0.5, 0.0]
     """
 
     def __init__(
@@ -184,6 +193,10 @@ class CosineDecay(LearningRateSchedule):
 
     With `warmup_target` the rate first grows to that target in `warmup_steps` steps,
     and decays from there.
+
+    >>> rate = CosineDecay(1.0, decay_steps=100)
+    >>> [round(float(rate(step)), 3) for step in (0, 50, 100)]
+    [1.0, 0.5, 0.0]
     """
 
     def __init__(
@@ -218,7 +231,12 @@ class CosineDecay(LearningRateSchedule):
 
 @_exported
 class CosineDecayRestarts(LearningRateSchedule):
-    """Half waves, each `t_mul` times as long and `m_mul` times as high as the last."""
+    """Half waves, each `t_mul` times as long and `m_mul` times as high as the last.
+
+    >>> rate = CosineDecayRestarts(1.0, first_decay_steps=10)
+    >>> [round(float(rate(step)), 3) for step in (0, 5, 10)]
+    [1.0, 0.5, 1.0]
+    """
 
     def __init__(
         self,

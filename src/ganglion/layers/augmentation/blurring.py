@@ -21,7 +21,13 @@ __all__ = ["RandomGaussianBlur", "RandomSharpness"]
 
 @export("keras.layers")
 class RandomGaussianBlur(RandomImageLayer):
-    """Blurs some images; `factor` says how likely that is."""
+    """Blurs some images; `factor` says how likely that is.
+
+    >>> import numpy as np
+    >>> x = np.full((1, 8, 8, 3), 100.0, "float32")
+    >>> RandomGaussianBlur(seed=1)(x, training=True).shape
+    (1, 8, 8, 3)
+    """
 
     rank = 2  # of `kernel_size`
     kernel_size: tuple[int, int]
@@ -62,7 +68,13 @@ class RandomGaussianBlur(RandomImageLayer):
 
 @export("keras.layers")
 class RandomSharpness(RandomImageLayer):
-    """Makes images softer or sharper: 0 is soft, 0.5 changes nothing, 1 is sharp."""
+    """Makes images softer or sharper: 0 is soft, 0.5 changes nothing, 1 is sharp.
+
+    >>> import numpy as np
+    >>> x = np.full((1, 8, 8, 3), 100.0, "float32")
+    >>> RandomSharpness(0.5, seed=1)(x, training=True).shape
+    (1, 8, 8, 3)
+    """
 
     def __init__(
         self,

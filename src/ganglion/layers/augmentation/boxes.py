@@ -13,7 +13,15 @@ __all__ = ["MaxNumBoundingBoxes"]
 
 @export("keras.layers")
 class MaxNumBoundingBoxes(ImageLayer):
-    """Cuts boxes off beyond a number, or fills up to it."""
+    """Cuts boxes off beyond a number, or fills up to it.
+
+    >>> import numpy as np
+    >>> boxes = {"boxes": np.ones((1, 5, 4)), "labels": np.ones((1, 5))}
+    >>> layer = MaxNumBoundingBoxes(3, bounding_box_format="xyxy")
+    >>> data = layer({"images": np.ones((1, 8, 8, 3)), "bounding_boxes": boxes})
+    >>> data["bounding_boxes"]["boxes"].shape
+    (1, 3, 4)
+    """
 
     def __init__(self, max_number: int, fill_value: int = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)

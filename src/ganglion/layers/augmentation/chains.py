@@ -93,7 +93,13 @@ class _Chosen(RandomImageLayer):
 
 @export("keras.layers")
 class RandAugment(_Chosen):
-    """Changes a batch of images by `num_ops` layers, drawn from eleven kinds."""
+    """Changes a batch of images by `num_ops` layers, drawn from eleven kinds.
+
+    >>> import numpy as np
+    >>> x = np.full((1, 8, 8, 3), 100.0, "float32")
+    >>> RandAugment(value_range=(0, 255), seed=1)(x).shape
+    (1, 8, 8, 3)
+    """
 
     names = (
         "random_shear", "random_translation", "random_rotation", "random_brightness",
@@ -171,7 +177,12 @@ def _passed_on(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 @export("keras.layers")
 class AugMix(_Chosen):
-    """Mixes images with what chains of random changes make of them."""
+    """Mixes images with what chains of random changes make of them.
+
+    >>> import numpy as np
+    >>> AugMix(value_range=(0, 255))(np.full((1, 8, 8, 3), 100.0, "float32")).shape
+    (1, 8, 8, 3)
+    """
 
     alpha: float
 

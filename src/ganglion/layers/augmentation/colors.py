@@ -66,7 +66,13 @@ class RandomContrast(RandomImageLayer):
 
 @export("keras.layers")
 class RandomBrightness(RandomImageLayer):
-    """Adds the same number to all pixels of an image."""
+    """Adds the same number to all pixels of an image.
+
+    >>> import numpy as np
+    >>> layer = RandomBrightness(0.2, seed=1)
+    >>> layer(np.full((1, 8, 8, 3), 100.0, "float32"), training=True).shape
+    (1, 8, 8, 3)
+    """
 
     def __init__(
         self,
@@ -114,7 +120,13 @@ class _ByFactor(RandomImageLayer):
 
 @export("keras.layers")
 class RandomColorDegeneration(_ByFactor):
-    """Takes colours out: 0 changes nothing, 1 makes an image grey."""
+    """Takes colours out: 0 changes nothing, 1 makes an image grey.
+
+    >>> import numpy as np
+    >>> layer = RandomColorDegeneration(0.5, seed=1)
+    >>> layer(np.full((1, 8, 8, 3), 100.0, "float32"), training=True).shape
+    (1, 8, 8, 3)
+    """
 
     def _draw(self, data: Any, seed: Any) -> dict[str, Any]:
         return {"factor": each(self.draw(data, *self.factor, seed))}
@@ -127,7 +139,13 @@ class RandomColorDegeneration(_ByFactor):
 
 @export("keras.layers")
 class RandomHue(_ByFactor):
-    """Turns the hue of images by up to half of the colour wheel, either way."""
+    """Turns the hue of images by up to half of the colour wheel, either way.
+
+    >>> import numpy as np
+    >>> layer = RandomHue(0.1, seed=1)
+    >>> layer(np.full((1, 8, 8, 3), 100.0, "float32"), training=True).shape
+    (1, 8, 8, 3)
+    """
 
     least, one_sided = 0, True
 
@@ -153,7 +171,13 @@ def _planes(x: Any) -> list[Any]:
 
 @export("keras.layers")
 class RandomSaturation(_ByFactor):
-    """Makes colours paler or stronger: 0 is grey, 0.5 changes nothing, 1 is full."""
+    """Makes colours paler or stronger: 0 is grey, 0.5 changes nothing, 1 is full.
+
+    >>> import numpy as np
+    >>> layer = RandomSaturation(0.3, seed=1)
+    >>> layer(np.full((1, 8, 8, 3), 100.0, "float32"), training=True).shape
+    (1, 8, 8, 3)
+    """
 
     def _draw(self, data: Any, seed: Any) -> dict[str, Any]:
         factor = self.draw(data, *self.factor, seed)
@@ -169,7 +193,13 @@ class RandomSaturation(_ByFactor):
 
 @export("keras.layers")
 class RandomPosterization(_ByFactor):
-    """Leaves a few bits of each colour, 1 to 8."""
+    """Leaves a few bits of each colour, 1 to 8.
+
+    >>> import numpy as np
+    >>> layer = RandomPosterization(4, seed=1)
+    >>> layer(np.full((1, 8, 8, 3), 100.0, "float32"), training=True).shape
+    (1, 8, 8, 3)
+    """
 
     least, most, one_sided = 1, 8, True
 
@@ -191,7 +221,13 @@ class RandomPosterization(_ByFactor):
 
 @export("keras.layers")
 class RandomGrayscale(RandomImageLayer):
-    """Makes some images grey; `factor` says how likely that is."""
+    """Makes some images grey; `factor` says how likely that is.
+
+    >>> import numpy as np
+    >>> layer = RandomGrayscale(factor=1.0, seed=1)
+    >>> layer(np.full((1, 8, 8, 3), 100.0, "float32"), training=True).shape
+    (1, 8, 8, 3)
+    """
 
     def __init__(
         self,
@@ -214,7 +250,13 @@ class RandomGrayscale(RandomImageLayer):
 
 @export("keras.layers")
 class RandomInvert(RandomImageLayer):
-    """Inverts the colours of some images; `factor` says how likely that is."""
+    """Inverts the colours of some images; `factor` says how likely that is.
+
+    >>> import numpy as np
+    >>> layer = RandomInvert(factor=1.0, seed=1)
+    >>> layer(np.full((1, 8, 8, 3), 100.0, "float32"), training=True).shape
+    (1, 8, 8, 3)
+    """
 
     def __init__(
         self,
@@ -238,7 +280,12 @@ class RandomInvert(RandomImageLayer):
 
 @export("keras.layers")
 class Solarization(RandomImageLayer):
-    """Adds a number to the pixels, and inverts those that are above another."""
+    """Adds a number to the pixels, and inverts those that are above another.
+
+    >>> import numpy as np
+    >>> Solarization()(np.array([10.0, 250.0]).reshape(1, 1, 2, 1)).numpy().ravel()
+    array([245.,   5.], dtype=float32)
+    """
 
     def __init__(
         self,
@@ -299,7 +346,13 @@ class AutoContrast(ImageLayer):
 
 @export("keras.layers")
 class RandomColorJitter(RandomImageLayer):
-    """Changes brightness, contrast, saturation and hue, one after the other."""
+    """Changes brightness, contrast, saturation and hue, one after the other.
+
+    >>> import numpy as np
+    >>> layer = RandomColorJitter((0, 255), brightness_factor=0.2, seed=1)
+    >>> layer(np.full((1, 8, 8, 3), 100.0, "float32"), training=True).shape
+    (1, 8, 8, 3)
+    """
 
     def __init__(
         self,

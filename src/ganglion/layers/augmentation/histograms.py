@@ -81,6 +81,11 @@ class ContrastLimitedAdaptiveHistogramEqualization(ImageLayer):
     """Spreads values evenly within tiles of an image, and mixes those around a pixel.
 
     `clip_limit` bounds how much a frequent value counts (0: not at all).
+
+    >>> import numpy as np
+    >>> layer = ContrastLimitedAdaptiveHistogramEqualization(tile_grid_size=(2, 2))
+    >>> layer(np.full((1, 8, 8, 3), 100.0, "float32")).shape
+    (1, 8, 8, 3)
     """
 
     clip_limit: float

@@ -45,7 +45,13 @@ class _Rectangles(RandomImageLayer):
 
 @export("keras.layers")
 class RandomErasing(_Rectangles):
-    """Covers a random rectangle of an image (cutout) with a value or with noise."""
+    """Covers a random rectangle of an image (cutout) with a value or with noise.
+
+    >>> import numpy as np
+    >>> x = np.full((1, 8, 8, 3), 100.0, "float32")
+    >>> RandomErasing(seed=1)(x, training=True).shape
+    (1, 8, 8, 3)
+    """
 
     def __init__(
         self,
@@ -103,6 +109,12 @@ class CutMix(_Rectangles):
     """Puts a rectangle of another image of the batch into each, and mixes the labels.
 
     The larger `factor`, the more the sizes of the rectangles vary.
+
+    >>> import numpy as np
+    >>> x, y = np.ones((4, 8, 8, 3)), np.eye(4)
+    >>> mixed = CutMix(seed=1)({"images": x, "labels": y}, training=True)
+    >>> mixed["images"].shape, mixed["labels"].shape
+    ((4, 8, 8, 3), (4, 4))
     """
 
     def __init__(

@@ -148,7 +148,13 @@ class _Affine(MovingLayer):
 
 @export("keras.layers")
 class RandomZoom(_Affine):
-    """Zooms in or out, rows and columns alike or each for itself."""
+    """Zooms in or out, rows and columns alike or each for itself.
+
+    >>> import numpy as np
+    >>> layer = RandomZoom(0.2, seed=1)
+    >>> layer(np.full((1, 8, 8, 3), 100.0, "float32"), training=True).shape
+    (1, 8, 8, 3)
+    """
 
     width_factor: Any
 
@@ -217,7 +223,13 @@ def _flat(numbers: Any) -> Any:
 
 @export("keras.layers")
 class RandomTranslation(_Affine):
-    """Shifts images by a part of their height and width."""
+    """Shifts images by a part of their height and width.
+
+    >>> import numpy as np
+    >>> layer = RandomTranslation(0.1, 0.1, seed=1)
+    >>> layer(np.full((1, 8, 8, 3), 100.0, "float32"), training=True).shape
+    (1, 8, 8, 3)
+    """
 
     def __init__(
         self,
@@ -264,7 +276,13 @@ class RandomTranslation(_Affine):
 
 @export("keras.layers")
 class RandomRotation(_Affine):
-    """Turns images around their centre; the factor is a part of a full turn."""
+    """Turns images around their centre; the factor is a part of a full turn.
+
+    >>> import numpy as np
+    >>> layer = RandomRotation(0.1, seed=1)
+    >>> layer(np.full((1, 8, 8, 3), 100.0, "float32"), training=True).shape
+    (1, 8, 8, 3)
+    """
 
     def __init__(
         self,
@@ -325,7 +343,13 @@ def _rotation(angle: Any, rows: int, columns: int) -> list[Any]:
 
 @export("keras.layers")
 class RandomShear(_Affine):
-    """Slants images: each row is shifted, each column is, or both."""
+    """Slants images: each row is shifted, each column is, or both.
+
+    >>> import numpy as np
+    >>> layer = RandomShear(0.2, 0.2, seed=1)
+    >>> layer(np.full((1, 8, 8, 3), 100.0, "float32"), training=True).shape
+    (1, 8, 8, 3)
+    """
 
     def __init__(
         self,

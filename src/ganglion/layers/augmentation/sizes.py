@@ -131,7 +131,13 @@ class Resizing(ImageLayer):
 
 @export("keras.layers")
 class CenterCrop(ImageLayer):
-    """Cuts out the middle of images; smaller ones are enlarged first."""
+    """Cuts out the middle of images; smaller ones are enlarged first.
+
+    >>> import numpy as np
+    >>> x = np.arange(16, dtype="float32").reshape(1, 4, 4, 1)
+    >>> CenterCrop(2, 2)(x).numpy().ravel()
+    array([ 5.,  6.,  9., 10.], dtype=float32)
+    """
 
     def __init__(
         self, height: int, width: int, data_format: str | None = None, **kwargs: Any
@@ -183,6 +189,11 @@ class RandomCrop(RandomImageLayer):
 
     Outside of training it is the largest window in the middle that has the target's
     shape, resized.
+
+    >>> import numpy as np
+    >>> x = np.arange(16, dtype="float32").reshape(1, 4, 4, 1)
+    >>> RandomCrop(2, 3, seed=1)(x, training=True).shape
+    (1, 2, 3, 1)
     """
 
     def __init__(

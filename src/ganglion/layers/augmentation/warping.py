@@ -23,7 +23,13 @@ __all__ = ["RandomElasticTransform", "RandomPerspective"]
 
 @export("keras.layers")
 class RandomPerspective(MovingLayer):
-    """Shows some images as if seen from aside; `scale` says how far corners move."""
+    """Shows some images as if seen from aside; `scale` says how far corners move.
+
+    >>> import numpy as np
+    >>> x = np.full((1, 8, 8, 3), 100.0, "float32")
+    >>> RandomPerspective(seed=1)(x, training=True).shape
+    (1, 8, 8, 3)
+    """
 
     scale: float
 
@@ -93,7 +99,13 @@ class RandomPerspective(MovingLayer):
 
 @export("keras.layers")
 class RandomElasticTransform(MovingLayer):
-    """Distorts some images by smooth random shifts; boxes stay where they are."""
+    """Distorts some images by smooth random shifts; boxes stay where they are.
+
+    >>> import numpy as np
+    >>> x = np.full((1, 8, 8, 3), 100.0, "float32")
+    >>> RandomElasticTransform(seed=1)(x, training=True).shape
+    (1, 8, 8, 3)
+    """
 
     known_fill_modes = ALL_FILL_MODES
 

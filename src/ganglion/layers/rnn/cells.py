@@ -237,7 +237,14 @@ class SimpleRNNCell(_DenseCell):
 
 @export("keras.layers")
 class LSTMCell(_DenseCell):
-    """One step of an LSTM: gates for what comes in, is forgotten and goes out."""
+    """One step of an LSTM: gates for what comes in, is forgotten and goes out.
+
+    >>> import numpy as np
+    >>> cell, x, state = LSTMCell(4), np.ones((2, 3)), np.zeros((2, 4))
+    >>> output, states = cell(x, [state, state])
+    >>> output.shape, len(states)
+    ((2, 4), 2)
+    """
 
     gates = 4
 
@@ -291,7 +298,14 @@ def lstm_step(cell: DropoutCell, z: Any, c: Any) -> tuple[Any, Any]:
 
 @export("keras.layers")
 class GRUCell(_DenseCell):
-    """One step of a GRU: gates that update and reset its state."""
+    """One step of a GRU: gates that update and reset its state.
+
+    >>> import numpy as np
+    >>> cell, x, state = GRUCell(4), np.ones((2, 3)), np.zeros((2, 4))
+    >>> output, states = cell(x, [state])
+    >>> output.shape, len(states)
+    ((2, 4), 1)
+    """
 
     gates = 3
     reset_after: bool

@@ -166,7 +166,12 @@ class _ConvLSTM(CellLayer, cell=ConvLSTMCell):
 
 @export("keras.layers")
 class ConvLSTM1D(_ConvLSTM):
-    """ConvLSTM over sequences of steps (batch, time, steps, channels)."""
+    """ConvLSTM over sequences of steps (batch, time, steps, channels).
+
+    >>> import numpy as np
+    >>> ConvLSTM1D(4, 3)(np.ones((1, 2, 6, 3), "float32")).shape
+    (1, 4, 4)
+    """
 
     rank = 1
 
@@ -185,6 +190,11 @@ class ConvLSTM2D(_ConvLSTM):
 
 @export("keras.layers")
 class ConvLSTM3D(_ConvLSTM):
-    """ConvLSTM over sequences of volumes."""
+    """ConvLSTM over sequences of volumes.
+
+    >>> import numpy as np
+    >>> ConvLSTM3D(2, 2)(np.ones((1, 2, 3, 3, 3, 1), "float32")).shape
+    (1, 2, 2, 2, 2)
+    """
 
     rank = 3

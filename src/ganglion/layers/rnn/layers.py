@@ -153,6 +153,10 @@ class GRU(CellLayer, cell=GRUCell):
 
     With `reset_after`, the reset gate scales what the state is multiplied to, as in
     cuDNN and PyTorch; without, it scales the state before.
+
+    >>> import numpy as np
+    >>> GRU(4, return_sequences=True)(np.ones((2, 3, 5), "float32")).shape
+    (2, 3, 4)
     """
 
     def __init__(

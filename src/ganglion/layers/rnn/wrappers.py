@@ -17,7 +17,12 @@ from ganglion.symbolic import Function
 
 @export("keras.layers")
 class Wrapper(Layer):
-    """The base of layers that hold another layer."""
+    """The base of layers that hold another layer.
+
+    >>> from ganglion.layers import Dense
+    >>> Wrapper(Dense(3)).layer.units
+    3
+    """
 
     def __init__(self, layer: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)

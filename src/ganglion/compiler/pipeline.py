@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from ganglion import config
 from ganglion.compiler.ir import graph as ir
-from ganglion.compiler.ir.graph import Graph
+from ganglion.compiler.ir.graph import Graph, Node
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.scan import with_bodies
 from ganglion.compiler.plan import plan as plans
@@ -20,8 +20,10 @@ from ganglion.compiler.plan.kernels import Kernel
 from ganglion.compiler.plan.plan import Plan
 from ganglion.compiler.plan.time_loop import TimeLoop
 
+K = TypeVar("K", bound=Kernel)
 
-def _always(stage: Any) -> bool:
+
+def _always(thing: Any) -> bool:
     return True
 
 
@@ -40,17 +42,19 @@ def graph_pass(
     why: str,
     run: Callable[[Graph], Graph],
     ops: Collection[str] = (),
+    where: Callable[[Node], bool] = _always,
     in_loops: bool = False,
 ) -> Pass:
     """Return a pass over a program's graph, if that has one of some ops.
 
-    With `in_loops`, it also goes over the bodies of loops.
+    It goes over a graph `where` that is true of a node; with `in_loops`, it also goes
+    over the bodies of loops.
     """
 
     def everywhere(graph: Graph) -> Graph:
         if in_loops and graph.has_loops:
             graph = with_bodies(graph, everywhere)
-        return run(graph)
+        return run(graph) if any(map(where, graph.nodes)) else graph
 
     def change(program: Program) -> Program:
         graph = everywhere(program.graph)
@@ -67,11 +71,11 @@ def kernel_pass(
     name: str,
     why: str,
     run: Callable[[Sequence[Kernel]], Sequence[Kernel]],
-    kind: type[Kernel] = Kernel,
-    applies: Callable[[Plan], bool] = _always,
+    kind: type[K] = Kernel,  # type: ignore[assignment]
+    where: Callable[[K], bool] = _always,
     in_loops: bool = False,
 ) -> Pass:
-    """Return a pass over a plan's kernels, if one of them is of some kind.
+    """Return a pass over a plan's kernels, `where` that is true of one of some kind.
 
     With `in_loops`, it also goes over the kernels of loops over time.
     """
@@ -88,9 +92,8 @@ def kernel_pass(
         return replace(plan, kernels=everywhere(plan.kernels))
 
     def has_some(plan: Plan) -> bool:
-        return any(isinstance(kernel, kind) for kernel in plan.kernels) and applies(
-            plan
-        )
+        kernels = plan.kernels
+        return any(where(kernel) for kernel in kernels if isinstance(kernel, kind))
 
     return Pass(name, why, change, has_some)
 

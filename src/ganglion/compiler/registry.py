@@ -19,7 +19,6 @@ import numpy as np
 from ganglion import config
 from ganglion.compiler.cuda import driver
 from ganglion.compiler.ir.graph import Graph, Node
-from ganglion.compiler.ir.host import host_call_names
 from ganglion.compiler.ir.program import Program
 from ganglion.system import uncompiled
 from ganglion.system.terminal import tell_once
@@ -111,7 +110,7 @@ def backend_for(program: Program, on_gpu: bool = False) -> str:
     name = config.backend_in_use()
     if config.backend_choice() == "auto":
         worth_it = on_gpu or operations(program.graph) >= WORTH_A_GPU
-        can_run = not host_call_names(program.graph)  # those need the host
+        can_run = not program.graph.host_calls
         if worth_it and can_run and driver.unavailable_reason() is None:
             name = "cuda"
             gpu, precision = driver.driver().name, config.precision()
@@ -120,7 +119,7 @@ def backend_for(program: Program, on_gpu: bool = False) -> str:
             )
     if name == "numpy":
         uncompiled.note("programs run by NumPy", "GANGLION_BACKEND=numpy")
-    for host_call in host_call_names(program.graph):
+    for host_call in program.graph.host_calls:
         uncompiled.note("ops in Python inside of compiled programs", host_call)
     return name
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ganglion.compiler.cpu import backend, skip_zeros, small_gemm
+from ganglion.compiler.cpu import backend, pipeline, skip_zeros, small_gemm
 from ganglion.compiler.cpu.tuning import CPU
 
 
@@ -19,7 +19,8 @@ def _planned_anew(monkeypatch):
 @pytest.fixture
 def listed_zeros(monkeypatch):
     """Zeros are left out of small products, too."""
-    monkeypatch.setattr(skip_zeros, "CPU", replace(CPU, listed_product=0))
+    for module in (pipeline, skip_zeros):
+        monkeypatch.setattr(module, "CPU", replace(CPU, listed_product=0))
 
 
 @pytest.fixture

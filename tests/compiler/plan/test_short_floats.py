@@ -10,7 +10,7 @@ from layer_cases import CASES
 
 from ganglion import config
 from ganglion.compiler import reference
-from ganglion.compiler.cpu import backend
+from ganglion.compiler.cpu import backend, pipeline
 from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir.contraction import gather, matmul
 from ganglion.compiler.ir.graph import Graph, Input, is_short
@@ -151,7 +151,8 @@ def test_state_tables_and_loops_as_cuda_text(dtype):
 def test_a_graph_without_them_is_left_alone():
     x = Input("x", (3,), "float32")
     graph = Graph.of("plain", [x], {"y": p.add(x, x)})
-    assert compute_in_float32(graph) is graph
+    program = Program(graph, ("x",), (), ("y",))
+    assert pipeline.build(program, after="short-floats") is program
 
 
 def test_tables_are_converted_row_by_row():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -32,13 +33,14 @@ from ganglion.compiler.cpu.plan import (
 from ganglion.compiler.cpu.pools import into_readers, mask_pooled
 from ganglion.compiler.cpu.scan_scatter import emit_pool_back, emit_scan, emit_scatter
 from ganglion.compiler.cpu.skip_zeros import NonzeroBits, Nonzeros, skip_zeros
-from ganglion.compiler.cpu.small_gemm import ProductKind, ProductText
+from ganglion.compiler.cpu.small_gemm import ProductKind, ProductText, goes_by_panels
 from ganglion.compiler.cpu.sparse import BitContraction, NonzeroLists, emit_bits
 from ganglion.compiler.cpu.templates import Form, LoopTemplate, form_of
 from ganglion.compiler.cpu.time_loop import emit_time_loop, split_time_loops
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.cpu.winograd import Weights
 from ganglion.compiler.cpu.winograd_conv import Conv, Grads
+from ganglion.compiler.ir.graph import has_short_floats
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.pipeline import (
     VERIFIERS,
@@ -61,7 +63,11 @@ from ganglion.compiler.plan.kernels import (
 from ganglion.compiler.plan.lower import lower
 from ganglion.compiler.plan.lowering import Preferences
 from ganglion.compiler.plan.passes.graph import (
+    adds_up_rows,
     integer_products_as_sums,
+    is_empty,
+    is_integer_product,
+    is_narrow,
     light_inputs_in_loops,
     one_pass,
     transpose_narrow,
@@ -94,8 +100,13 @@ def _lower(program: Program) -> Plan:
     return lower(program, wants)
 
 
-def _shortcuts(stage: Any) -> bool:
-    return not config.precise()
+def _may_skip_zeros(product: Contract) -> bool:
+    count = math.prod(axis.size for axis in product.axes)
+    return count >= CPU.listed_product and not config.precise()
+
+
+def _may_add_columns(product: Contract) -> bool:
+    return product.packed is not None or goes_by_panels(product)
 
 
 def verify(plan: CpuPlan) -> None:
@@ -117,18 +128,21 @@ PIPELINE = Pipeline(
             "short-floats",
             "floats of 16 bits are stored, and computed in float32",
             compute_in_float32,
+            where=has_short_floats,
         ),
         graph_pass(
             "integer-products",
             "kernels multiply floats: products of whole numbers become sums",
             integer_products_as_sums,
             ops=("matmul",),
+            where=is_integer_product,
             in_loops=True,
         ),
         graph_pass(
             "no-empty",
             "behind it, every kernel has something to do",
             without_empty,
+            where=is_empty,
             in_loops=True,
         ),
         graph_pass(
@@ -136,12 +150,14 @@ PIPELINE = Pipeline(
             "batch norm reads its data once for mean and variance",
             partial(one_pass, thread_splits=CPU.thread_splits),
             ops=("sum",),
+            where=adds_up_rows,
         ),
         graph_pass(
             "narrow-products",
             "a product of few columns would leave vectors empty: it is transposed",
             transpose_narrow,
             ops=("matmul",),
+            where=is_narrow,
         ),
         graph_pass(
             "pool-masks",
@@ -191,13 +207,14 @@ PIPELINE = Pipeline(
             "products walk only through the data that is not zero",
             skip_zeros,
             Contract,
-            applies=_shortcuts,
+            where=_may_skip_zeros,
         ),
         kernel_pass(
             "column-sums",
             "a product adds up the columns of what it reads: gradients of biases",
             sum_in_products,
             Contract,
+            where=_may_add_columns,
         ),
         Pass("cache-blocking", "what kernels hand on stays in a thread's cache", block),
         Pass("arena", "buffers that do not live together share memory", place_in_arena),

@@ -18,12 +18,28 @@ from typing import NamedTuple
 import numpy as np
 
 from ganglion.compiler.cpu.emitter import Emitted, Emitter
-from ganglion.compiler.cpu.gemm import goes_by_panels, outer_pieces
 from ganglion.compiler.cpu.text import WIDTH, Parameter, Val, llvm_type
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.plan.kernels import Axis, Buffer, Contract
 
 TILE_ROWS = (8, 4, 2, 1)
+
+
+def goes_by_panels(kernel: Contract) -> bool:
+    """Return whether a contraction is split into panels of columns, not into rows."""
+    if outer_pieces(kernel) >= CPU.enough_pieces:
+        return False
+    # The larger operand is the one to go through only once. Groups of rows have more
+    # or fewer zeros, panels of columns are all the same work.
+    panel, columns = CPU.tile_vectors * WIDTH, kernel.columns[-1].size
+    even = kernel.nonzeros is not None and columns >= CPU.enough_pieces * panel
+    large = kernel.right.buffer.size > kernel.left.buffer.size
+    return even or large
+
+
+def outer_pieces(kernel: Contract) -> int:
+    """Return how many products of matrices a contraction consists of."""
+    return math.prod(axis.size for axis in (*kernel.batch, *kernel.rows[:-1]))
 
 
 class ProductKind(NamedTuple):

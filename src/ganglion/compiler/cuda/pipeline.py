@@ -30,7 +30,7 @@ from ganglion.compiler.cuda.passes.simplify import (
 )
 from ganglion.compiler.cuda.scheduler import schedule
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
-from ganglion.compiler.ir.host import host_call_names
+from ganglion.compiler.ir.graph import has_short_floats
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.pipeline import (
     VERIFIERS,
@@ -43,7 +43,11 @@ from ganglion.compiler.plan.kernels import Kernel
 from ganglion.compiler.plan.lower import lower
 from ganglion.compiler.plan.lowering import Preferences
 from ganglion.compiler.plan.passes.graph import (
+    adds_up_rows,
     integer_products_as_sums,
+    is_empty,
+    is_integer_product,
+    is_narrow,
     one_pass,
     transpose_narrow,
     without_empty,
@@ -73,18 +77,21 @@ def pipeline(spec: GpuSpec) -> Pipeline:
                 "short-floats",
                 "floats of 16 bits are stored, and computed in float32",
                 compute_in_float32,
+                where=has_short_floats,
             ),
             graph_pass(
                 "integer-products",
                 "kernels multiply floats: products of whole numbers become sums",
                 integer_products_as_sums,
                 ops=("matmul",),
+                where=is_integer_product,
                 in_loops=True,
             ),
             graph_pass(
                 "no-empty",
                 "behind it, every kernel has something to do",
                 without_empty,
+                where=is_empty,
                 in_loops=True,
             ),
             graph_pass(
@@ -92,12 +99,14 @@ def pipeline(spec: GpuSpec) -> Pipeline:
                 "batch norm reads its data once, and adds it up in float64",
                 one_pass,
                 ops=("sum",),
+                where=adds_up_rows,
             ),
             graph_pass(
                 "narrow-products",
                 "a product of few columns would leave lanes idle: it is transposed",
                 transpose_narrow,
                 ops=("matmul",),
+                where=is_narrow,
             ),
             Pass(
                 "lower",
@@ -215,7 +224,7 @@ def pipeline(spec: GpuSpec) -> Pipeline:
 
 def build(program: Program, spec: GpuSpec, after: str | None = None) -> Any:
     """Return the schedule of a program, or the stage after the pass of this name."""
-    if names := host_call_names(program.graph):
+    if names := program.graph.host_calls:
         raise NotImplementedError(
             f"{', '.join(sorted(names))}: computed in Python on the host, which a step "
             "that is recorded on a GPU cannot call. Run this model on the CPU: "

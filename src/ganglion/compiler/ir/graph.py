@@ -419,8 +419,24 @@ class Graph:
         """Whether a node has a body, a graph of its own."""
         return any(op.kind == "loop" for op in self.ops)
 
+    @cached_property
+    def host_calls(self) -> frozenset[str]:
+        """The names of the ops that run in Python, within loops as well."""
+        names = frozenset(op.name for op in self.ops if op.kind == "host")
+        parts = [part for node in self.nodes for part in node.attrs.values()]
+        bodies = [part for part in parts if isinstance(part, Graph)]
+        return names.union(*(body.host_calls for body in bodies))
+
     def __str__(self) -> str:
         return "\n".join(_print(self))
+
+
+def has_short_floats(node: Node) -> bool:
+    """Return whether a node, or the body of a loop, has floats of 16 bits."""
+    if is_short(node.dtype) or any(is_short(value.dtype) for value in node.inputs):
+        return True
+    body = node.attrs.get("body")
+    return isinstance(body, Graph) and any(map(has_short_floats, body.nodes))
 
 
 def toposort(roots: Iterable[Value], ends: Container[Value] = ()) -> list[Value]:

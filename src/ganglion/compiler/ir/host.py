@@ -20,7 +20,6 @@ import numpy as np
 from ganglion.compiler.ir.graph import (
     RECORD,
     Case,
-    Graph,
     Node,
     Op,
     Shape,
@@ -139,11 +138,3 @@ class HostFunction:
                 f"not {array.dtype.name}{list(array.shape)}"
             )
         return array
-
-
-def host_call_names(graph: Graph) -> set[str]:
-    """Return the ops of a graph that run on the host, within loops as well."""
-    names = {node.op.name for node in graph.nodes if node.op.kind == KIND}
-    bodies = [x for node in graph.nodes for x in node.attrs.values()]
-    inner = [host_call_names(body) for body in bodies if isinstance(body, Graph)]
-    return names.union(*inner)

@@ -45,14 +45,13 @@ def integer_products_as_sums(graph: Graph) -> Graph:
     """Return a graph whose products of matrices are all of floats."""
 
     def rule(old: Node, new: Node) -> Value:
-        return _sum_of_products(new) if _is_integer_product(old) else new
+        return _sum_of_products(new) if is_integer_product(old) else new
 
-    if not any(_is_integer_product(node) for node in graph.nodes):
-        return graph
     return rewritten(graph, rule)
 
 
-def _is_integer_product(node: Node) -> bool:
+def is_integer_product(node: Node) -> bool:
+    """Return whether a node multiplies matrices of whole numbers."""
     return node.op is matmul and not is_float(node.dtype)
 
 
@@ -83,13 +82,12 @@ def without_empty(graph: Graph) -> Graph:
             return new
         return _from_nothing(new)
 
-    if all(_has_elements(node) for node in graph.nodes):
-        return graph
     return rewritten(graph, rule)
 
 
-def _has_elements(node: Node) -> bool:
-    return 0 not in node.shape and all(0 not in value.shape for value in node.inputs)
+def is_empty(node: Node) -> bool:
+    """Return whether a node computes from, or computes, nothing."""
+    return 0 in node.shape or any(0 in value.shape for value in node.inputs)
 
 
 def _from_nothing(node: Node) -> Value:
@@ -120,17 +118,16 @@ def transpose_narrow(graph: Graph) -> Graph:
     """Return a graph with its narrow products transposed."""
 
     def rule(old: Node, new: Node) -> Value:
-        if not _is_narrow(old):
+        if not is_narrow(old):
             return new
         left, right = new.inputs
         return _transposed(matmul(_transposed(right), _transposed(left)))
 
-    if not any(map(_is_narrow, graph.nodes)):
-        return graph
     return rewritten(graph, rule)
 
 
-def _is_narrow(node: Node) -> bool:
+def is_narrow(node: Node) -> bool:
+    """Return whether a product has few columns, and rows that lie side by side."""
     if node.op is not matmul or node.shape[-1] >= NARROW or node.shape[-2] < MANY_ROWS:
         return False
     left = node.inputs[0]
@@ -196,6 +193,14 @@ def one_pass(graph: Graph, thread_splits: int = 1) -> Graph:
     return rewritten(graph, rule)
 
 
+def adds_up_rows(node: Node, fewest: int = FEWEST_ROWS) -> bool:
+    """Return whether a node adds up all axes but the last, of enough rows."""
+    if node.op is not sum_ or node.dtype != np.float32:
+        return False
+    shape, axes = node.inputs[0].shape, tuple(sorted(node.attrs["axes"]))
+    return axes == tuple(range(len(shape) - 1)) and math.prod(shape[:-1]) >= fewest
+
+
 def _summed(mean: Node) -> Value:
     """Return what a mean is the mean of."""
     total = _through(mean.inputs[0], reshape)
@@ -205,12 +210,10 @@ def _summed(mean: Node) -> Value:
 
 def _pair(squares: Node, fewest: int) -> _Pair | None:
     """Return the mean and the squares, if that is what a node adds up, of enough."""
-    if squares.op is not sum_ or squares.dtype != np.float32:
+    if not adds_up_rows(squares, fewest):
         return None
     product, axes = squares.inputs[0], tuple(sorted(squares.attrs["axes"]))
     count = math.prod(product.shape[:-1])
-    if axes != tuple(range(product.ndim - 1)) or count < fewest:
-        return None
     away = _operands(product, multiply)
     parts = _operands(away[0], subtract) if away and away[0] is away[1] else None
     if parts is None:

@@ -34,23 +34,12 @@ _EXACT |= {"max_pool", "floor", "round"}
 
 def compute_in_float32(graph: Graph) -> Graph:
     """Return a graph that has floats of 16 bits at its ends alone."""
-    if not _mentions_short(graph):
-        return graph
     new = _widened(graph.outputs.values(), {})
     outputs = {
         name: _cast(new[value], value.dtype, value)
         for name, value in graph.outputs.items()
     }
     return Graph.of(graph.name, graph.inputs, outputs)
-
-
-def _mentions_short(graph: Graph) -> bool:
-    ends = (*graph.inputs, *graph.outputs.values())
-    types = {value.dtype for value in ends}
-    types.update(value.dtype for node in graph.nodes for value in node.inputs)
-    types.update(node.dtype for node in graph.nodes)
-    bodies = (node.attrs["body"] for node in graph.nodes if node.op is scan)
-    return any(map(is_short, types)) or any(map(_mentions_short, bodies))
 
 
 def _widened(

@@ -194,7 +194,8 @@ class Variable(Operators):
         overlay = _active.overlay
         if overlay is not None and self in overlay:
             return np.asarray(overlay[self])
-        return device_arrays.sync_to_host(self._array)
+        is_newest = not device_arrays.dirty
+        return self._array if is_newest else device_arrays.sync_to_host(self._array)
 
     @property
     def unsynced_array(self) -> np.ndarray:
@@ -245,7 +246,7 @@ class Variable(Operators):
         if _active.overlay is not None:
             _active.overlay[self] = array
             return
-        device_arrays.sync_to_host(self._array)[...] = array
+        self.array[...] = array
         recording = tensors.recording()
         if recording is not None:
             recording.assigned(self)
@@ -306,7 +307,7 @@ class Variable(Operators):
 
 def arrays_of(variables: Mapping[str, Variable]) -> dict[str, np.ndarray]:
     """Return the arrays of some variables, by the names they have here."""
-    if _active.overlay is None and not device_arrays.any_dirty():
+    if _active.overlay is None and not device_arrays.dirty:
         return {name: variable._array for name, variable in variables.items()}
     return {name: variable.array for name, variable in variables.items()}
 
@@ -613,9 +614,9 @@ def read(x: Any, dtype: Any = None) -> Value:
         x = _as_computed(scope.read(x) if scope else _constant(x), x)
     if isinstance(x, Value):
         return x
-    recording = tensors.recording()
-    if recording is not None and (scope is None or scope.concrete):
-        value = recording.value_of(x)
+    if scope is None or scope.concrete:
+        recording = tensors.recording()
+        value = None if recording is None else recording.value_of(x)
         if value is not None:
             return value
     array = np.asarray(x)

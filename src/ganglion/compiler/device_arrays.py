@@ -26,7 +26,7 @@ class _DeviceCopy(NamedTuple):
     lock: AbstractContextManager  # of the device that has the values
 
 
-_dirty: dict[int, _DeviceCopy] = {}
+dirty: dict[int, _DeviceCopy] = {}  # by the arrays' ids; most programs have none
 
 
 def mark_dirty_on_device(
@@ -40,25 +40,20 @@ def mark_dirty_on_device(
     at once do it once. The caller must `forget` the array when it is gone: another may
     get its address.
     """
-    _dirty[id(array)] = _DeviceCopy(fetch, lock or threading.RLock())
+    dirty[id(array)] = _DeviceCopy(fetch, lock or threading.RLock())
 
 
 def is_dirty_on_device(array: np.ndarray) -> bool:
     """Return whether the newest values are on a device."""
-    return id(array) in _dirty
-
-
-def any_dirty() -> bool:
-    """Return whether the newest values of any array are on a device."""
-    return bool(_dirty)
+    return id(array) in dirty
 
 
 def sync_to_host(array: np.ndarray) -> np.ndarray:
     """Return an array with its newest values."""
-    if _dirty and (copy := _dirty.get(id(array))):
+    if copy := dirty.get(id(array)):
         with copy.lock:
             # Another thread may have been faster, or have run another step since.
-            if (latest := _dirty.get(id(array))) is not None:
+            if (latest := dirty.get(id(array))) is not None:
                 latest.fetch(array)
                 forget(id(array))
     return array
@@ -66,4 +61,4 @@ def sync_to_host(array: np.ndarray) -> np.ndarray:
 
 def forget(key: int) -> None:
     """Drop an array, by its id: its own values count, or it is gone."""
-    _dirty.pop(key, None)
+    dirty.pop(key, None)

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ganglion import (
+    activations,
     dtype_policies,
     initializers,
     keras2,
@@ -427,8 +428,7 @@ class Layer(WeightHolder):
         resolve_context(self, kwargs, scope)
         first, mask = fill_masks(self, args, kwargs)
         scope.depth += 1
-        if not keras2.active():  # where layers may come to be in `call`
-            self._tracker.lock()
+        self._tracker.is_locked = True
         try:
             with origin.inside(self.name, self.created), self._autocasting():
                 outputs = self.call(*args, **kwargs)
@@ -439,7 +439,7 @@ class Layer(WeightHolder):
                         scope.add_loss(self, read(loss / max(output.shape[0], 1)))
                 pass_mask_on(self, first, outputs, mask)
         finally:
-            self._tracker.unlock()
+            self._tracker.is_locked = False
             scope.depth -= 1
             scope.training, scope.told, scope.context = before
         return outputs
@@ -751,4 +751,5 @@ def activated(layer: Any, outputs: Any) -> Any:
 
     `layer.activation = None` is how scripts look at what a layer gives before it.
     """
-    return outputs if layer.activation is None else layer.activation(outputs)
+    is_linear = layer.activation is None or layer.activation is activations.linear
+    return outputs if is_linear else layer.activation(outputs)

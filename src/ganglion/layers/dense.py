@@ -37,10 +37,10 @@ class Dense(Quantizable):
     array([[3., 3.]], dtype=float32)
     """
 
-    kernel = adapted("kernel")
     units: int
     activation: Any
     use_bias: bool
+    _kernel: Any
 
     def __init__(
         self,
@@ -63,6 +63,16 @@ class Dense(Quantizable):
         keep(self, locals())
         self.input_spec = InputSpec(min_ndim=2)
         self.supports_masking = True
+
+    @property
+    def kernel(self) -> Any:
+        """The weight, with what low-rank weights or quantization make of it."""
+        is_plain = self.built and not (self.lora_enabled or self._is_quantized)
+        return self._kernel if is_plain else self._adapted_weight()
+
+    @kernel.setter
+    def kernel(self, variable: Any) -> None:
+        self._kernel = variable
 
     def build(self, input_shape: Any) -> None:
         """Make the kernel (inputs, units) and the bias."""

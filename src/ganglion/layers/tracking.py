@@ -46,15 +46,7 @@ class Tracker:
         }
         self._known: set[int] = set()
         self._watched: list[Any] = []  # containers that cannot report their changes
-        self.is_locked = False
-
-    def lock(self) -> None:
-        """Refuse new variables and layers: a `call` is under way."""
-        self.is_locked = True
-
-    def unlock(self) -> None:
-        """Take up new variables and layers again."""
-        self.is_locked = False
+        self.is_locked = False  # while a `call` is under way: refuses what is new
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_known": None}  # a copy's things have other numbers
@@ -108,7 +100,7 @@ class Tracker:
         kind = self._kind(value)
         if kind is not None:
             if id(value) not in self._known:
-                if self.is_locked and kind in _STATE:
+                if self.is_locked and kind in _STATE and not keras2.active():
                     raise ValueError(_LOCKED)
                 self._known.add(id(value))
                 self._stores[kind].append(value)

@@ -60,7 +60,7 @@ def checked_reduction(reduction: str | None) -> str | None:
 
 def float_type(dtype: Any) -> str:
     """Return what a type or a policy computes in; None is the default float type."""
-    return dtype_policies.get(dtype or config.floatx()).compute_dtype
+    return dtype_policies.get(dtype).compute_dtype if dtype else config.floatx()
 
 
 def to_array(structure: Any) -> Any:

@@ -13,7 +13,7 @@ from ganglion import ops, tree
 from ganglion.compiler.ir.graph import Value
 from ganglion.compiler.ir.shaping import is_float
 from ganglion.layers import InputLayer, Layer
-from ganglion.layers.preprocessing.host import HostOutputs
+from ganglion.layers.preprocessing.host import HostLayer, HostOutputs
 from ganglion.layers.preprocessing.words import as_text_array, is_text
 from ganglion.masks import get_keras_mask, set_keras_mask
 from ganglion.models.host_part import HostPart, host_part_of
@@ -124,7 +124,8 @@ class Network:
     @cached_property
     def host_part(self) -> HostPart | None:
         """The part that runs on the host: layers for text, and all before them."""
-        return host_part_of(self)
+        may_have_one = any(map(_may_run_on_host, self.operations))
+        return host_part_of(self) if may_have_one else None
 
     @property
     def step_inputs(self) -> list[KerasTensor]:
@@ -166,7 +167,8 @@ class Network:
 
     def standard(self, inputs: Any) -> list[Any]:
         """Match what was given with the inputs: by position, or by name."""
-        if len(self.flat_inputs) == 1 and is_text(inputs):
+        is_traced = isinstance(inputs, Value)  # and so no text
+        if len(self.flat_inputs) == 1 and not is_traced and is_text(inputs):
             inputs = as_text_array(inputs, "The input of the model")
         if isinstance(self.inputs, dict):
             values = tree.flatten(self.matched(inputs))
@@ -259,6 +261,10 @@ def _matched(
 
 def _network_of(operation: Any) -> Network | None:
     return getattr(operation, "_network", None)
+
+
+def _may_run_on_host(operation: Any) -> bool:
+    return isinstance(operation, HostLayer) or _network_of(operation) is not None
 
 
 def _is_plain(operation: Any) -> bool:

@@ -69,7 +69,7 @@ class _Active(threading.local):
     budget: Budget | None = None
 
 
-_active = _Active()
+active = _Active()
 
 
 def chosen_limit() -> int | None:
@@ -96,17 +96,17 @@ def chosen_limit() -> int | None:
 
 def current() -> Budget | None:
     """Return the budget of the file that is being read, None outside of any."""
-    return _active.budget
+    return active.budget
 
 
 @contextmanager
 def reading(size: int, floor: int = FLOOR, factor: int = FACTOR) -> Iterator[Budget]:
     """Let all that is read in this block, in this thread, draw from one budget."""
-    before, _active.budget = _active.budget, Budget(size, floor, factor)
+    before, active.budget = active.budget, Budget(size, floor, factor)
     try:
-        yield _active.budget
+        yield active.budget
     finally:
-        _active.budget = before
+        active.budget = before
 
 
 def take(count: int, purpose: str, beside: int = 0) -> None:
@@ -117,7 +117,7 @@ def take(count: int, purpose: str, beside: int = 0) -> None:
         purpose: What they are for.
         beside: Bytes that are needed as well, but only for a moment.
     """
-    budget = _active.budget
+    budget = active.budget
     if budget is None:
         return
     budget.bytes_left -= int(count)
@@ -130,7 +130,7 @@ def take(count: int, purpose: str, beside: int = 0) -> None:
 
 def count(kind: str) -> None:
     """Draw one object or call that a file describes, if one is being read."""
-    budget = _active.budget
+    budget = active.budget
     if budget is not None:
         budget.objects_left -= 1
         if budget.objects_left < 0:
@@ -140,7 +140,7 @@ def count(kind: str) -> None:
 @contextmanager
 def deeper() -> Iterator[None]:
     """Go one level deeper into what is nested, if a file is being read."""
-    budget = _active.budget
+    budget = active.budget
     if budget is None:
         yield
         return

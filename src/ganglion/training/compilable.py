@@ -20,8 +20,14 @@ from ganglion.optimizers.loss_scale import LossScaleOptimizer
 from ganglion.serialization import deserialize_keras_object, serialize_keras_object
 from ganglion.training.compile_utils import CompiledLoss, CompiledMetrics
 from ganglion.training.data_adapters import count
-from ganglion.training.own_steps import is_any_own, last_logs
-from ganglion.training.state import FunctionalGraph, Logs, TrainingState
+from ganglion.training.own_steps import last_logs
+from ganglion.training.state import (
+    FunctionalGraph,
+    Logs,
+    TrainingState,
+    is_default,
+    is_own,
+)
 from ganglion.training.step import StepCache
 from ganglion.variables import Variable, current_scope, suspended
 
@@ -225,7 +231,16 @@ class Compilable(Layer):
     @property
     def has_own_steps(self) -> bool:
         """Whether a step was overridden, which takes data of any kind."""
-        return is_any_own(self)
+        return any(is_own(self, kind) for kind in ("train", "test", "predict"))
+
+    def refuse_own_function(self, kind: str) -> None:
+        """Refuse a `make_..._function` of the user's own, which nothing would call."""
+        name = f"make_{kind}_function"
+        if not is_default(self, name):
+            raise NotImplementedError(
+                f"{type(self).__name__} overrides `{name}`, which Ganglion does not "
+                f"call, as many steps run at a time: override `{kind}_step`."
+            )
 
     @property
     def compiled_loss(self) -> Callable[..., Any]:

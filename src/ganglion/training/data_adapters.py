@@ -455,6 +455,8 @@ def rows(
     """
     _build_on_text(model, x)
     part = _host_part(model)
+    if part is None and all(map(_is_plain, tree.flatten([x, y, sample_weight]))):
+        return table(model, x, y, sample_weight)
     x = tree.map_leaves(as_lazy, x)
     y = tree.map_leaves(as_lazy, y)
     sample_weight = tree.map_leaves(as_lazy, sample_weight)
@@ -476,6 +478,11 @@ def rows(
         return table(model, *parts)
     batches = RowBatches(tuple(parts), count, checked_batch(batch_size, count, 6))
     return Stream(batches, shuffle, int(model.training_state.order.array[0]))
+
+
+def _is_plain(column: Any) -> bool:
+    """Return whether this is an array in memory, or nothing."""
+    return column is None or type(column) is np.ndarray
 
 
 def as_column(x: Any, name: str) -> Any:

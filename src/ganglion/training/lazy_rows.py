@@ -60,8 +60,6 @@ class LazyRows:
 
 def as_lazy(x: Any) -> Any:
     """Return what is to be read in batches as `LazyRows`, anything else as it is."""
-    if x is None or type(x) is np.ndarray:
-        return x
     if hasattr(x, "tocsr") and hasattr(x, "toarray"):
         return LazyRows(x.tocsr())
     if isinstance(x, np.memmap) and x.ndim:

@@ -31,37 +31,12 @@ from ganglion.training.tracing import (
 )
 from ganglion.variables import Scope, Variable, read
 
-# What makes a step of a kind the user's own.
-_METHODS = {
-    "train": ("train_step", "compute_metrics"),
-    "test": ("test_step", "compute_metrics"),
-    "predict": ("predict_step",),
-}
 # The state that a step in the way of JAX takes and returns, in this order.
 _STATE = {
     "train": ("trainable", "non_trainable", "optimizer", "metrics"),
     "test": ("trainable", "non_trainable", "metrics"),
     "predict": ("trainable", "non_trainable"),
 }
-
-
-def default(method: Any) -> Any:
-    """Mark a method as ours: where it is not overridden, the step need not call it."""
-    method.is_default = True
-    return method
-
-
-def is_own(model: Any, kind: str) -> bool:
-    """Return whether a step of this kind calls a method that the user wrote."""
-    for name in _METHODS[kind]:
-        if not getattr(getattr(model, name), "is_default", False):
-            return True
-    return False
-
-
-def is_any_own(model: Any) -> bool:
-    """Return whether the user wrote any of the steps."""
-    return is_own(model, "train") or is_own(model, "test") or is_own(model, "predict")
 
 
 def packed(batch: Batch) -> Any:

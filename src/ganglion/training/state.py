@@ -80,6 +80,32 @@ class TrainableModel(Protocol):
     def epoch_logs(self, results: Any) -> Logs: ...
 
 
+# ---- what the user overrode -------------------------------------------------------
+
+# What makes a step of a kind the user's own.
+_METHODS = {
+    "train": ("train_step", "compute_metrics"),
+    "test": ("test_step", "compute_metrics"),
+    "predict": ("predict_step",),
+}
+
+
+def default(method: Any) -> Any:
+    """Mark a method as ours: where it is not overridden, the step need not call it."""
+    method.is_default = True
+    return method
+
+
+def is_default(model: Any, method: str) -> bool:
+    """Return whether a method of a model is ours, not one that the user wrote."""
+    return getattr(getattr(model, method), "is_default", False)
+
+
+def is_own(model: Any, kind: str) -> bool:
+    """Return whether a step of this kind calls a method that the user wrote."""
+    return not all(is_default(model, method) for method in _METHODS[kind])
+
+
 # ---- where a run stands ----------------------------------------------------------
 
 

@@ -22,7 +22,7 @@ from ganglion.training.buckets import LengthBuckets
 from ganglion.training.data_adapters import Signature, Table
 from ganglion.training.own_steps import EagerSteps
 from ganglion.training.sharing import SharedSteps, Structure
-from ganglion.training.state import Cursor, TrainableModel
+from ganglion.training.state import Cursor, TrainableModel, is_own
 from ganglion.training.tracing import Step, state_arrays
 from ganglion.variables import Variable
 
@@ -87,7 +87,7 @@ class StepCache:
     def _shared_or_own(self, kind: str, table: Table, signature: Signature) -> Compiled:
         """Return a step that is shared with other models, if there are such."""
         model = self._model
-        if self.shared is None or model.run_eagerly or own_steps.is_own(model, kind):
+        if self.shared is None or model.run_eagerly or is_own(model, kind):
             return self._compiled(kind, table, signature)
         structure = self._read_structure(kind, table, signature)
         key = (
@@ -144,7 +144,7 @@ class StepCache:
     def traced(self, kind: str, table: Table, signature: Signature) -> Step:
         """Return a step as a program that is not compiled yet."""
         model, names = self._model, table.names
-        if own_steps.is_own(model, kind):
+        if is_own(model, kind):
             return own_steps.traced(model, kind, names, signature)
         if not model.built:
             # A first call makes the weights, so that it is known what to train.
@@ -190,7 +190,7 @@ class StepCache:
 
         A step of the user's own could see the padding, and gets what it is given.
         """
-        if self._model.run_eagerly or own_steps.is_own(self._model, kind):
+        if self._model.run_eagerly or is_own(self._model, kind):
             return table, None
         return self.buckets.padded(kind, table)
 

@@ -14,8 +14,7 @@ from ganglion import tree
 from ganglion.gradients import GradientTape
 from ganglion.training.compilable import Compilable
 from ganglion.training.data_adapters import Batch
-from ganglion.training.own_steps import default
-from ganglion.training.state import Logs
+from ganglion.training.state import Logs, default
 from ganglion.training.streams import unpack
 from ganglion.training.tracing import loss_of
 from ganglion.variables import StatelessScope
@@ -135,15 +134,6 @@ class StepMethods(Compilable):
     def make_predict_function(self, force: bool = False) -> Any:
         """Return a function that takes an iterator's next batch and predicts it."""
         return lambda iterator: self.predict_on_batch(unpack(next(iterator))[0])  # type: ignore[attr-defined]
-
-    def refuse_own_function(self, kind: str) -> None:
-        """Refuse a `make_..._function` of the user's own, which nothing would call."""
-        name = f"make_{kind}_function"
-        if not getattr(getattr(self, name), "is_default", False):
-            raise NotImplementedError(
-                f"{type(self).__name__} overrides `{name}`, which Ganglion does not "
-                f"call, as many steps run at a time: override `{kind}_step`."
-            )
 
     def _on_next(self, method: str) -> Any:
         def function(iterator: Any) -> Any:

@@ -303,12 +303,12 @@ def test_nothing_is_kept_of_a_model_that_is_gone():
     model = keras.Sequential([keras.layers.Input((32,)), keras.layers.Dense(64)])
     model.compile("sgd", "mse")
     gc.collect()
-    before = len(device_arrays._dirty)
+    before = len(device_arrays.dirty)
     model.fit(np.ones((9, 32)), np.ones((9, 64)), verbose=0)
-    assert len(device_arrays._dirty) == before + 2  # kernel and bias
+    assert len(device_arrays.dirty) == before + 2  # kernel and bias
     del model
     gc.collect()
-    assert len(device_arrays._dirty) == before
+    assert len(device_arrays.dirty) == before
 
 
 def test_memory_of_arrays_that_are_gone_is_used_again():

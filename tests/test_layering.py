@@ -16,7 +16,7 @@ from folders import PACKAGE, ROOT
 # from those below. A file belongs to the longest name that fits, so that a room within
 # a room, or a file that is below the rest of its room, may have a floor of its own.
 FLOORS: list[tuple[str, str]] = [
-    ("ground", "config dtypes switches files system pages compiler"),
+    ("ground", "config dtypes files system pages compiler"),
     ("graph", "compiler.ir"),
     ("plan", "compiler.plan compiler.cache compiler.pipeline"),
     ("targets", "compiler.cpu compiler.cuda compiler.reference"),

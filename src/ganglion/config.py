@@ -8,58 +8,15 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
+import traceback
+import types
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
-
-from ganglion.switches import (
-    disable_flash_attention as disable_flash_attention,
-)
-from ganglion.switches import (
-    disable_interactive_logging as disable_interactive_logging,
-)
-from ganglion.switches import (
-    disable_traceback_filtering as disable_traceback_filtering,
-)
-from ganglion.switches import (
-    enable_flash_attention as enable_flash_attention,
-)
-from ganglion.switches import (
-    enable_interactive_logging as enable_interactive_logging,
-)
-from ganglion.switches import (
-    enable_traceback_filtering as enable_traceback_filtering,
-)
-from ganglion.switches import (
-    enable_unsafe_deserialization as enable_unsafe_deserialization,
-)
-from ganglion.switches import (
-    is_flash_attention_enabled as is_flash_attention_enabled,
-)
-from ganglion.switches import (
-    is_interactive_logging_enabled as is_interactive_logging_enabled,
-)
-from ganglion.switches import (
-    is_nnx_enabled as is_nnx_enabled,
-)
-from ganglion.switches import (
-    is_traceback_filtering_enabled as is_traceback_filtering_enabled,
-)
-from ganglion.switches import (
-    max_epochs as max_epochs,
-)
-from ganglion.switches import (
-    max_steps_per_epoch as max_steps_per_epoch,
-)
-from ganglion.switches import (
-    set_max_epochs as set_max_epochs,
-)
-from ganglion.switches import (
-    set_max_steps_per_epoch as set_max_steps_per_epoch,
-)
 
 VERSION = "0.1.0"  # the one place: pyproject.toml reads it here
 DISTRIBUTION = "ganglion-nn"  # what is installed; the index's `ganglion` is not ours
@@ -97,6 +54,10 @@ _choices: dict[str, object] = {
     "verify": None,
     "policy": None,
     "image_data_format": "channels_last",
+    "interactive_logging": True,
+    "flash_attention": None,
+    "max_epochs": None,
+    "max_steps_per_epoch": None,
 }
 _here = threading.local()  # what holds for one thread of Python only
 
@@ -455,3 +416,114 @@ ENVIRONMENT_READERS = (
     debugs,
     verifies_passes,
 )
+
+
+# ---- progress and stack traces ------------------------------------------------------
+
+
+def enable_interactive_logging() -> None:
+    """Show progress on standard output (this is how Ganglion starts)."""
+    _choices["interactive_logging"] = True
+
+
+def disable_interactive_logging() -> None:
+    """Send progress to the logger named ``ganglion`` instead of standard output."""
+    _choices["interactive_logging"] = False
+
+
+def is_interactive_logging_enabled() -> bool:
+    """Return whether progress goes to standard output."""
+    return bool(_choices["interactive_logging"])
+
+
+def enable_traceback_filtering() -> None:
+    """Leave Ganglion's own lines out of the stack trace that ends a program."""
+    sys.excepthook = _print_filtered
+
+
+def disable_traceback_filtering() -> None:
+    """Print stack traces as they are (this is how Ganglion starts)."""
+    if is_traceback_filtering_enabled():
+        sys.excepthook = sys.__excepthook__
+
+
+def is_traceback_filtering_enabled() -> bool:
+    """Return whether Ganglion's own lines are left out of stack traces."""
+    return sys.excepthook is _print_filtered
+
+
+def _print_filtered(
+    kind: type[BaseException],
+    error: BaseException,
+    trace: types.TracebackType | None,
+) -> None:
+    frames = traceback.extract_tb(trace)
+    package = str(Path(__file__).parent)
+    kept = [frame for frame in frames if not frame.filename.startswith(package)]
+    lines = traceback.format_list(kept or frames)
+    lines += traceback.format_exception_only(kind, error)
+    sys.stderr.write("Traceback (most recent call last):\n" + "".join(lines))
+
+
+# ---- limits for a quick look --------------------------------------------------------
+
+
+def set_max_epochs(max_epochs: int | None) -> None:
+    """Let no `fit` run for more epochs than this; None takes the limit away."""
+    _choices["max_epochs"] = max_epochs
+
+
+def max_epochs() -> int | None:
+    """Return the limit of epochs: `set_max_epochs`, else KERAS_MAX_EPOCHS."""
+    return _limit("max_epochs", "KERAS_MAX_EPOCHS")
+
+
+def set_max_steps_per_epoch(max_steps_per_epoch: int | None) -> None:
+    """Let no epoch of `fit`, `evaluate` or `predict` have more steps than this."""
+    _choices["max_steps_per_epoch"] = max_steps_per_epoch
+
+
+def max_steps_per_epoch() -> int | None:
+    """Return the limit of steps, else that of KERAS_MAX_STEPS_PER_EPOCH."""
+    return _limit("max_steps_per_epoch", "KERAS_MAX_STEPS_PER_EPOCH")
+
+
+def _limit(name: str, variable: str) -> int | None:
+    if _choices[name] is not None:
+        return int(_choices[name])  # type: ignore[call-overload, no-any-return]
+    text = environment_variable(variable).strip()
+    if text and not text.isdecimal():
+        raise ValueError(f"{variable} must be a whole number, not {text!r}.")
+    return int(text) if text else None
+
+
+# ---- what Ganglion decides by itself -------------------------------------------------
+
+
+def enable_flash_attention() -> None:
+    """Allow flash attention; how attention is computed, the compiler chooses."""
+    _choices["flash_attention"] = None
+
+
+def disable_flash_attention() -> None:
+    """Do without flash attention; how attention is computed, the compiler chooses."""
+    _choices["flash_attention"] = False
+
+
+def is_flash_attention_enabled() -> bool | None:
+    """Return False if it was disabled, else None, as Keras does."""
+    return None if _choices["flash_attention"] is None else False
+
+
+def is_nnx_enabled() -> bool:
+    """Return False: NNX belongs to Keras' JAX backend."""
+    return False
+
+
+def enable_unsafe_deserialization() -> None:
+    """Refuse: nothing that is loaded from a file is ever executed."""
+    raise ValueError(
+        "Ganglion never executes code from a file, so that there is nothing to enable: "
+        "define the function by name, pass it in `custom_objects` when loading, or "
+        "replace the Lambda layer by one of your own."
+    )

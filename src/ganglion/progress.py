@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.switches import is_interactive_logging_enabled
+from ganglion.config import is_interactive_logging_enabled
 from ganglion.system.terminal import lines, printable
 
 _BOLD, _GREEN, _GREY, _PLAIN = "\x1b[1m", "\x1b[32m", "\x1b[37m", "\x1b[0m"

@@ -32,8 +32,10 @@ from ganglion.layers import tensorflow_graph
 from ganglion.layers.call_arguments import (
     check_first,
     check_others,
+    fill_masks,
     lifted,
     masked_as,
+    pass_mask_on,
     resolve_context,
     resolve_training,
     training_by_name,
@@ -64,7 +66,6 @@ from ganglion.layers.construction import (
 )
 from ganglion.layers.input_spec import InputSpec as InputSpec
 from ganglion.layers.input_spec import check_inputs
-from ganglion.layers.mask_passing import fill_masks, pass_mask_on
 from ganglion.layers.tracking import Tracker, WeightHolder
 from ganglion.metrics.base import Mean
 from ganglion.ops.dispatch import concrete

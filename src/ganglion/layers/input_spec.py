@@ -95,13 +95,13 @@ def _axes_from(axes: Any, ndim: int | None) -> dict[int, Any]:
 def check_inputs(specs: Any, inputs: Any, name: str, created: origin.Origin) -> None:
     """Refuse inputs that the specs of the layer of this name do not allow."""
     expected = tree.flatten(specs)
-    values = _by_name(expected, inputs, name)
-    where = f" ({created})" if created.file else ""
+    is_mapping = isinstance(inputs, Mapping)
+    values = _by_name(expected, inputs, name) if is_mapping else tree.flatten(inputs)
     if len(values) != len(expected):
         way = "Join several into one by a Concatenate or Add layer."
         raise ValueError(
             f'Layer "{name}" takes {len(expected)} input(s), but got {len(values)}'
-            f"{where}."
+            f"{_where(created)}."
             f"{f' {way}' if len(expected) == 1 else ''}"
         )
     for number, (spec, value) in enumerate(zip(expected, values, strict=True)):
@@ -110,15 +110,20 @@ def check_inputs(specs: Any, inputs: Any, name: str, created: origin.Origin) -> 
         if not hasattr(value, "shape"):
             raise ValueError(
                 f'Input {number} of layer "{name}" is no array or tensor but '
-                f"{value!r:.80}{where}."
+                f"{value!r:.80}{_where(created)}."
             )
-        _check(spec, value, f'Input {number} of layer "{name}"', where)
+        _check(spec, value, f'Input {number} of layer "{name}"', created)
 
 
-def _by_name(specs: list[Any], inputs: Any, layer: str) -> list[Any]:
+def _where(created: origin.Origin) -> str:
+    """Return the line at which a layer was made, for messages."""
+    return f" ({created})" if created.file else ""
+
+
+def _by_name(specs: list[Any], inputs: Mapping[Any, Any], layer: str) -> list[Any]:
     """Return the inputs in the order of their specs."""
     names = [getattr(spec, "name", None) for spec in specs]
-    if not isinstance(inputs, Mapping) or not all(names):
+    if not all(names):
         return tree.flatten(inputs)
     missing = [name for name in names if name not in inputs]
     if missing:
@@ -130,7 +135,7 @@ def _by_name(specs: list[Any], inputs: Any, layer: str) -> list[Any]:
     return [inputs[name] for name in names]
 
 
-def _check(spec: InputSpec, value: Any, what: str, where: str) -> None:
+def _check(spec: InputSpec, value: Any, what: str, created: origin.Origin) -> None:
     shape = tuple(value.shape)
     if spec.allow_last_axis_squeeze and len(shape) == (spec.ndim or 0) + 1:
         shape = shape[:-1] if shape[-1] == 1 else shape
@@ -138,9 +143,10 @@ def _check(spec: InputSpec, value: Any, what: str, where: str) -> None:
     if refusal:
         raise ShapeError(
             f"{what} is incompatible with the layer: {refusal}. Full shape received: "
-            f"{tuple(value.shape)}{where}."
+            f"{tuple(value.shape)}{_where(created)}."
         )
     if spec.dtype is not None and np.dtype(value.dtype) != np.dtype(spec.dtype):
         raise ValueError(
-            f"{what} has the type {value.dtype}, but {spec.dtype} is expected{where}."
+            f"{what} has the type {value.dtype}, but {spec.dtype} is expected"
+            f"{_where(created)}."
         )

@@ -164,6 +164,7 @@ class WeightHolder:
             "input_spec",
             "input_hint",
             "_calls",
+            "_was_called",
             "_initial_weights",
             "_losses",
             "_loss_functions",

@@ -38,7 +38,7 @@ class Compilable(Layer):
     _untracked = Layer._untracked | {
         "history", "loss", "training_state", "notes", "_step_cache", "_compile_loss",
         "_compile_metrics", "_compile_arguments", "_loss_tracker", "_chosen_weights",
-        "stop_training", "stop_evaluating", "stop_predicting",
+        "stop_training", "stop_evaluating", "stop_predicting", "initial_epoch",
     }  # fmt: skip
 
     _network: FunctionalGraph | None = None

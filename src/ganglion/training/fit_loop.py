@@ -279,7 +279,7 @@ class FitLoop:
             interrupt.check()
             if model.stop_training:
                 break
-        model.optimizer.finalize_variable_values(model.trainable_weights)
+        model.optimizer.finalize_variable_values(model.chosen_weights or [])
         callbacks.on_train_end(logs)
         state.callbacks = None  # a later `fit` is another run
 

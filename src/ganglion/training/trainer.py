@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from ganglion import keras2, switches, tree
+from ganglion import config, keras2, tree
 from ganglion.callbacks import CallbackList, History
 from ganglion.training import data_adapters, fit_loop
 from ganglion.training.data_adapters import Source, Table, as_rows, count
@@ -99,7 +100,7 @@ class Trainer(StepMethods):
             if check and isinstance(rows, Table):
                 rows.check_finite()
         size, total = _size_and_steps(source, batch_size, stacklevel=4)
-        epochs = switches.limited("epochs", epochs, switches.max_epochs()) or 0
+        epochs = _limited("epochs", epochs, config.max_epochs()) or 0
         steps_per_epoch = _limited_steps(steps_per_epoch, total)
         steps = steps_per_epoch or total
         called = self._callbacks(callbacks, verbose, steps, epochs, add_history=True)
@@ -387,9 +388,17 @@ def _size_and_steps(
 
 def _limited_steps(steps: int | None, total: int | None) -> int | None:
     """Return the steps that were asked for, or the limit of `config`."""
-    most = switches.max_steps_per_epoch()
+    most = config.max_steps_per_epoch()
     is_below = most is None or (steps or total or most + 1) <= most
-    return steps if is_below else switches.limited("steps_per_epoch", steps, most)
+    return steps if is_below else _limited("steps_per_epoch", steps, most)
+
+
+def _limited(name: str, value: int | None, most: int | None) -> int | None:
+    """Return a number of epochs or steps, or the limit with a warning."""
+    if not most or (value is not None and value <= most):
+        return value
+    warnings.warn(f"Limiting {name} to {most}", stacklevel=4)
+    return most
 
 
 def _validation_size(held_out: Source | None, batch_size: int | None) -> int | None:

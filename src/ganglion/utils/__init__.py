@@ -1,5 +1,10 @@
 """Keras' utilities: labels, sequences, images, files, seeds, pictures of models."""
 
+from ganglion.config import (
+    disable_interactive_logging,
+    enable_interactive_logging,
+    is_interactive_logging_enabled,
+)
 from ganglion.dtypes import standardize_dtype
 from ganglion.oldpaths import attribute_of
 from ganglion.progress import Progbar
@@ -12,11 +17,6 @@ from ganglion.serialization import (
     get_registered_object,
     register_keras_serializable,
     serialize_keras_object,
-)
-from ganglion.switches import (
-    disable_interactive_logging,
-    enable_interactive_logging,
-    is_interactive_logging_enabled,
 )
 from ganglion.symbolic import is_symbolic as is_keras_tensor
 from ganglion.utils import bounding_boxes

@@ -28,7 +28,7 @@ from ganglion.layers.augmentation.moving import (
     RandomTranslation,
 )
 from ganglion.layers.base import Layer
-from ganglion.layers.mask_passing import call_signature
+from ganglion.layers.call_arguments import call_signature
 from ganglion.masks import get_keras_mask
 from ganglion.serialization import (
     deserialize_keras_object,

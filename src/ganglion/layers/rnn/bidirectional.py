@@ -6,8 +6,8 @@ from typing import Any
 
 from ganglion import ops, tree
 from ganglion.layers.base import Layer
+from ganglion.layers.call_arguments import call_signature
 from ganglion.layers.construction import as_plain_data
-from ganglion.layers.mask_passing import call_signature
 from ganglion.layers.rnn.base import refuse_unknown_batch
 from ganglion.serialization import (
     by_reference,

@@ -7,8 +7,8 @@ from typing import Any
 from ganglion import ops, tree
 from ganglion.compiler.ir.graph import ShapeError
 from ganglion.layers.base import InputSpec, Layer
+from ganglion.layers.call_arguments import call_signature
 from ganglion.layers.dense import Lambda
-from ganglion.layers.mask_passing import call_signature
 from ganglion.layers.norm import BatchNormalization
 from ganglion.layers.rnn.loop import swapped
 from ganglion.serialization import export

@@ -9,9 +9,9 @@ from cpu_checks import check, compiled, pure, ran, same, step_of_model
 
 from ganglion import config, layers, models, ops, optimizers, saving, utils
 from ganglion.cli.dump import text_of
-from ganglion.compiler.cpu import pipeline
+from ganglion.compiler.cpu import code
 from ganglion.compiler.cpu.pipeline import build
-from ganglion.compiler.cpu.plan import unguarded
+from ganglion.compiler.cpu.plan import Spans, unguarded
 from ganglion.compiler.cuda import emit as cuda_emit
 from ganglion.compiler.cuda import pipeline as cuda_pipeline
 from ganglion.compiler.cuda.target import GpuSpec
@@ -19,7 +19,7 @@ from ganglion.compiler.ir.gradient import gradients
 from ganglion.compiler.ir.graph import Graph, Input, toposort
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.shaping import broadcast
-from ganglion.compiler.plan.plan import Spans, packed
+from ganglion.compiler.plan.plan import packed
 from ganglion.training.data_adapters import Table
 from ganglion.variables import Scope
 
@@ -134,8 +134,8 @@ def deep(blocks):
 def test_equal_layers_share_their_machine_code():
     config.set_backend("numpy")
     few, many = (training_program(deep(n), rows=8) for n in (10, 40))
-    functions, calls = pipeline.emit(build(few))
-    more_functions, more_calls = pipeline.emit(build(many))
+    functions, calls = code.emit(build(few))
+    more_functions, more_calls = code.emit(build(many))
     assert len(more_calls) > 3 * len(calls)
     assert len(more_functions) < 2 * len(functions)
 

@@ -8,7 +8,8 @@ from cpu_checks import check, compiled, pure, ran, same
 
 from ganglion.compiler import cache
 from ganglion.compiler.cpu import code, gemm
-from ganglion.compiler.cpu.pipeline import build, emit
+from ganglion.compiler.cpu.code import emit
+from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.contraction import matmul
 from ganglion.compiler.ir.graph import Graph, Input

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganglion.compiler.cpu import packed_gemm
-from ganglion.compiler.cpu.pipeline import build, emit
+from ganglion.compiler.cpu.code import emit
+from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.cuda import pipeline as cuda_pipeline
 from ganglion.compiler.cuda.target import GpuSpec

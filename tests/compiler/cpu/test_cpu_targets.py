@@ -7,9 +7,10 @@ from folders import GOLDEN
 from step_programs import step_of
 
 from ganglion.compiler import reference
-from ganglion.compiler.cpu import jit, pipeline
+from ganglion.compiler.cpu import code, jit
+from ganglion.compiler.cpu.code import emit, emit_form
 from ganglion.compiler.cpu.jit import Target, executor, filled
-from ganglion.compiler.cpu.pipeline import build, emit, emit_form
+from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.templates import form_of
 from ganglion.compiler.ir import contraction, pointwise, shaping
 from ganglion.compiler.ir.graph import Graph, Input
@@ -27,7 +28,7 @@ NEON = Target("generic", "+neon", triple="aarch64-unknown-linux-gnu")
 def kernels():
     """Return every kernel of a step of mnist-cnn as text."""
     program, _, _ = step_of("mnist-cnn", rows=128, batch=64)
-    modules, _ = pipeline.emit(build(program))
+    modules, _ = code.emit(build(program))
     return list(modules.values())
 
 

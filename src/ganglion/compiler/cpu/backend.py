@@ -17,8 +17,9 @@ import numpy as np
 
 from ganglion import config
 from ganglion.compiler.cpu import code, jit, tuning
+from ganglion.compiler.cpu.code import Record
 from ganglion.compiler.cpu.host_calls import Callback
-from ganglion.compiler.cpu.pipeline import Record, build
+from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.plan import CpuPlan, aligned
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.kernels import Buffer

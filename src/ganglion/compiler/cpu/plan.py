@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -14,7 +14,7 @@ from ganglion.compiler.cpu import tuning
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.plan.kernels import Buffer, Footprint, Kernel
 from ganglion.compiler.plan.lowering import thread_split
-from ganglion.compiler.plan.plan import Plan, PlanError, Span, Spans, packed, rounded
+from ganglion.compiler.plan.plan import Plan, PlanError, packed, rounded
 from ganglion.compiler.plan.printer import show
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
@@ -431,6 +431,7 @@ def _apart(plan: CpuPlan, a: Buffer, b: Buffer) -> bool:
 # only where a kernel would touch memory that an earlier one still writes or reads: one
 # that ran since the last barrier, and not beside it in a segment.
 
+Span = tuple[Hashable, int, int]  # what memory, from where, to where
 Touched = tuple[Sequence[Span], Sequence[Span]]  # what is read, what is written
 
 
@@ -484,6 +485,39 @@ def _opponent(
         if since.conflicts(spans[number], plan.execution[number].one_thread):
             return other
     raise AssertionError(f"kernel {number} is in conflict with none by itself")
+
+
+class Spans:
+    """The memory that some spans cover together.
+
+    >>> covered = Spans()
+    >>> covered.add([("arena", 0, 8), ("arena", 16, 24), ("arena", 8, 12)])
+    >>> covered.meets([("arena", 12, 16)]), covered.meets([("arena", 23, 40)])
+    (False, True)
+    """
+
+    def __init__(self) -> None:
+        # Of each memory, where its covered stretches start and stop: apart, in order.
+        self._stretches: dict[Hashable, tuple[list[int], list[int]]] = {}
+
+    def add(self, spans: Iterable[Span]) -> None:
+        """Cover more."""
+        for memory, start, stop in spans:
+            starts, stops = self._stretches.setdefault(memory, ([], []))
+            first, last = bisect_left(stops, start), bisect_right(starts, stop)
+            if first < last:  # those that it touches become one with it
+                start = min(start, starts[first])
+                stop = max(stop, stops[last - 1])
+            starts[first:last], stops[first:last] = [start], [stop]
+
+    def meets(self, spans: Iterable[Span]) -> bool:
+        """Return whether any of some spans is covered, were it in part."""
+        for memory, start, stop in spans:
+            starts, stops = self._stretches.get(memory, ((), ()))
+            at = bisect_right(stops, start)
+            if at < len(starts) and starts[at] < stop:
+                return True
+        return False
 
 
 class _SinceBarrier:

@@ -12,7 +12,6 @@ from functools import cached_property
 
 import numpy as np
 
-from ganglion.compiler.cuda.allocation import ALIGNMENT
 from ganglion.compiler.cuda.column_sums import emit_map_with_column_sums
 from ganglion.compiler.cuda.elementwise import (
     emit_map,
@@ -39,6 +38,7 @@ from ganglion.compiler.cuda.pipeline import build
 from ganglion.compiler.cuda.pool_grad import emit_pool_back
 from ganglion.compiler.cuda.reduce import emit_reduction
 from ganglion.compiler.cuda.scan_scatter import emit_adds, emit_scan, emit_scatter
+from ganglion.compiler.cuda.scheduler import ALIGNMENT
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import STEP, THREADS, Emitted, c_type, fill
 from ganglion.compiler.cuda.tiling import LaunchContext, Product

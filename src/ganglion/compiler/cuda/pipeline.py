@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from ganglion.compiler.cuda import allocation
 from ganglion.compiler.cuda.launches import (
     Schedule,
     StepKernels,
@@ -28,7 +27,15 @@ from ganglion.compiler.cuda.passes.simplify import (
     eliminate_common_subexpressions,
     hoist_constants,
 )
-from ganglion.compiler.cuda.scheduler import schedule
+from ganglion.compiler.cuda.scheduler import (
+    allocate,
+    drop_unread_stores,
+    end_run,
+    mark_ready,
+    round_stores,
+    schedule,
+    stage_rows,
+)
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.ir.graph import has_short_floats
 from ganglion.compiler.ir.program import Program
@@ -189,33 +196,33 @@ def pipeline(spec: GpuSpec) -> Pipeline:
             Pass(
                 "drop-stores",
                 "what only an epilogue reads stays in registers",
-                allocation.drop_unread_stores,
+                drop_unread_stores,
             ),
             Pass(
                 "stage-rows",
                 "what a row-wise block reads again stays in shared memory",
-                allocation.stage_rows,
+                stage_rows,
             ),
             Pass(
                 "rounded-stores",
                 "what only products read is rounded where it is stored",
-                allocation.round_stores,
+                round_stores,
                 lambda schedule: precision == "tf32",
             ),
             Pass(
                 "ready-before-launch",
                 "operands are fetched while the launch before still runs",
-                allocation.mark_ready,
+                mark_ready,
             ),
             Pass(
                 "last-step",
                 "a run's last step does not count for a next one",
-                allocation.end_run,
+                end_run,
             ),
             Pass(
                 "memory",
                 "arrays that do not live together share memory",
-                allocation.allocate,
+                allocate,
             ),
         ),
         {**VERIFIERS, StepKernels: verify_step, Schedule: verify_schedule},

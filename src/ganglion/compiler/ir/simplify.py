@@ -30,9 +30,11 @@ FOLD_LIMIT = 4096  # elements; larger constants cost more than computing them
 
 def simplify(graph: Graph) -> Graph:
     """Return an equal graph with less to do."""
-    if not config.verifies_passes():  # the pipeline does, when it has finished it
-        return _simplified(merge_scans(graph) if graph.has_loops else graph)
-    return verify(_simplified(merge_scans(verify(graph))))
+    verifies = config.verifies_passes()  # else the pipeline does, when it has finished
+    if verifies:
+        verify(graph)
+    simple = _simplified(merge_scans(graph) if graph.has_loops else graph)
+    return verify(simple) if verifies else simple
 
 
 def _simplified(graph: Graph) -> Graph:

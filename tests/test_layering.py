@@ -23,7 +23,7 @@ FLOORS: list[tuple[str, str]] = [
     ("choice", "compiler.registry"),
     (
         "API",
-        "tree masks tensors gradients variables symbolic serialization keras2 ops "
+        "tree tensors gradients variables symbolic serialization keras2 ops "
         "random activations initializers regularizers constraints layers losses "
         "metrics optimizers mixed_precision dtype_policies quantizers oldpaths compat "
         "operation scopes signal_windows legacy distribution",

@@ -490,7 +490,7 @@ def max_steps_per_epoch() -> int | None:
 
 def _limit(name: str, variable: str) -> int | None:
     if _choices[name] is not None:
-        return int(_choices[name])  # type: ignore[call-overload, no-any-return]
+        return int(_choices[name])  # type: ignore[call-overload]
     text = environment_variable(variable).strip()
     if text and not text.isdecimal():
         raise ValueError(f"{variable} must be a whole number, not {text!r}.")

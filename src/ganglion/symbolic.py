@@ -21,8 +21,8 @@ from ganglion.compiler.ir.graph import (
     Value,
     call_function,
 )
-from ganglion.masks import get_keras_mask, set_keras_mask
 from ganglion.system import budget
+from ganglion.tensors import get_keras_mask, set_keras_mask
 from ganglion.variables import Scope, unique_name
 
 # Stand-ins for an unknown axis: what differs between the two depends on it. Both have

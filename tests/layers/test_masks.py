@@ -10,7 +10,7 @@ import pytest
 
 import ganglion
 from ganglion import layers, losses, metrics, ops
-from ganglion.masks import get_keras_mask, set_keras_mask, with_mask
+from ganglion.tensors import get_keras_mask, set_keras_mask, with_mask
 
 IDS = np.array([[1, 2, 0], [3, 0, 0]], "int32")
 VALID = IDS != 0

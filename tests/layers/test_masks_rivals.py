@@ -11,7 +11,7 @@ import pytest
 
 import ganglion
 from ganglion import layers
-from ganglion.masks import get_keras_mask
+from ganglion.tensors import get_keras_mask
 
 pytestmark = pytest.mark.rivals
 
@@ -256,7 +256,9 @@ def test_losses(keras: Any, reduction: str, ignore: int | None, weighted: bool) 
     embedding = keras.layers.Embedding(6, 5, mask_zero=True)
     theirs = keras.ops.softmax(embedding(IDS))
     theirs._keras_mask = embedding(IDS)._keras_mask
-    mine = ganglion.masks.with_mask(np.asarray(theirs), np.asarray(theirs._keras_mask))
+    mine = ganglion.tensors.with_mask(
+        np.asarray(theirs), np.asarray(theirs._keras_mask)
+    )
     labels = np.array([[1, 2, 0, 4], [3, 0, 2, 0], [0, 1, 0, 0], [4, 3, 2, 1]])
     weight = RANDOM.uniform(size=labels.shape).astype("float32") if weighted else None
     arguments = {"ignore_class": ignore, "reduction": reduction}

@@ -58,10 +58,6 @@ from ganglion.config import (
 from ganglion.dtypes import is_float_dtype, is_int_dtype, standardize_dtype
 from ganglion.layers import Dot, UpSampling2D
 from ganglion.layers.rnn.loop import rnn as rnn
-
-# In `keras.src.backend`, where layers written after Keras' own look for them.
-from ganglion.masks import get_keras_mask as get_keras_mask
-from ganglion.masks import set_keras_mask as set_keras_mask
 from ganglion.ops import (
     abs,  # noqa: A004 (Keras' name)
     all,  # noqa: A004
@@ -113,6 +109,10 @@ from ganglion.random import truncated_normal
 from ganglion.scopes import name_scope as name_scope
 from ganglion.symbolic import KerasTensor as KerasTensor
 from ganglion.symbolic import is_symbolic as is_keras_tensor
+
+# In `keras.src.backend`, where layers written after Keras' own look for them.
+from ganglion.tensors import get_keras_mask as get_keras_mask
+from ganglion.tensors import set_keras_mask as set_keras_mask
 from ganglion.variables import Variable, current_scope
 
 

@@ -33,6 +33,7 @@ from ganglion.layers.call_arguments import (
     check_first,
     check_others,
     fill_masks,
+    is_unmasked,
     lifted,
     masked_as,
     pass_mask_on,
@@ -426,8 +427,10 @@ class Layer(WeightHolder):
         self._build_for(args, kwargs)
         before = scope.training, scope.told, scope.context
         resolve_training(self, kwargs, scope)
-        resolve_context(self, kwargs, scope)
-        first, mask = fill_masks(self, args, kwargs)
+        if self._call_context_args != Layer._call_context_args:
+            resolve_context(self, kwargs, scope)
+        unmasked = is_unmasked(args, kwargs)
+        first, mask = (args[0], None) if unmasked else fill_masks(self, args, kwargs)
         scope.depth += 1
         self._tracker.is_locked = True
         try:
@@ -438,12 +441,19 @@ class Layer(WeightHolder):
                         # By the row, so that its strength does not depend on the batch.
                         loss = self.activity_regularizer(output)
                         scope.add_loss(self, read(loss / max(output.shape[0], 1)))
-                pass_mask_on(self, first, outputs, mask)
+                if not unmasked or self._makes_masks:
+                    pass_mask_on(self, first, outputs, mask)
         finally:
             self._tracker.is_locked = False
             scope.depth -= 1
             scope.training, scope.told, scope.context = before
         return outputs
+
+    @property
+    def _makes_masks(self) -> bool:
+        """Whether outputs may have a mask where the inputs have none."""
+        own = getattr(self.compute_mask, "__func__", None)
+        return own is not Layer.compute_mask
 
     def _cast_float(self, leaf: Any) -> Any:
         if not isinstance(leaf, Value) or not is_float(leaf.dtype):

@@ -15,8 +15,8 @@ import numpy as np
 
 from ganglion import keras2, tree
 from ganglion.compiler.ir.graph import Value
-from ganglion.masks import get_keras_mask, masks_of, set_keras_mask
 from ganglion.symbolic import KerasTensor
+from ganglion.tensors import get_keras_mask, masks_of, set_keras_mask
 from ganglion.variables import Scope, Variable, read
 
 
@@ -121,6 +121,13 @@ def resolve_context(layer: Any, kwargs: dict[str, Any], scope: Scope) -> None:
 
 
 # ---- masks -----------------------------------------------------------------------
+
+
+def is_unmasked(args: Any, kwargs: dict[str, Any]) -> bool:
+    """Return whether a call is on one tensor without a mask, as most are."""
+    if len(args) != 1 or kwargs.keys() - {"training"}:
+        return False
+    return isinstance(args[0], Value) and get_keras_mask(args[0]) is None
 
 
 def fill_masks(layer: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, Any]:

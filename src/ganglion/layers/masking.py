@@ -8,8 +8,8 @@ import numpy as np
 
 from ganglion import ops
 from ganglion.layers.base import Layer
-from ganglion.masks import set_keras_mask
 from ganglion.serialization import export
+from ganglion.tensors import set_keras_mask
 
 __all__ = ["Masking"]
 

@@ -13,7 +13,7 @@ from ganglion import config, ops
 from ganglion.compiler.ir.graph import ShapeError
 from ganglion.layers.base import Layer
 from ganglion.layers.norm import unit_length
-from ganglion.masks import check_mask, get_keras_mask, set_keras_mask
+from ganglion.tensors import check_mask, get_keras_mask, set_keras_mask
 
 __all__ = [
     "Add", "Average", "Concatenate", "Dot", "Maximum", "Minimum", "Multiply",

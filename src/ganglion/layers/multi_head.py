@@ -16,8 +16,8 @@ from ganglion.layers.base import Layer
 from ganglion.layers.construction import as_plain_data
 from ganglion.layers.dropout import Dropout
 from ganglion.layers.einsum_dense import EinsumDense
-from ganglion.masks import without_mask
 from ganglion.serialization import export
+from ganglion.tensors import without_mask
 
 __all__ = ["GroupQueryAttention", "GroupedQueryAttention", "MultiHeadAttention"]
 

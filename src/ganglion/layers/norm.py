@@ -8,9 +8,9 @@ from ganglion import config, ops
 from ganglion.layers.arguments import keep, known_size, positive, weight
 from ganglion.layers.base import InputSpec, Layer
 from ganglion.layers.renorm import Renormalized, checked_clipping
-from ganglion.masks import check_mask
 from ganglion.ops.dispatch import result_type
 from ganglion.serialization import export
+from ganglion.tensors import check_mask
 from ganglion.variables import current_scope
 
 __all__ = [

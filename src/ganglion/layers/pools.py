@@ -6,8 +6,8 @@ from typing import Any
 
 from ganglion import ops
 from ganglion.layers.arguments import SpatialLayer, keep, padding_of
-from ganglion.masks import check_mask
 from ganglion.serialization import export
+from ganglion.tensors import check_mask
 
 __all__ = [
     "AdaptiveAveragePooling1D", "AdaptiveAveragePooling2D", "AdaptiveAveragePooling3D",

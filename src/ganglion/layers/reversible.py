@@ -14,11 +14,11 @@ from ganglion.layers.quantized import (
     quantized_matrix,
     scales_shape,
 )
-from ganglion.masks import set_keras_mask
 from ganglion.quantizers.configs import QuantizationConfig
 from ganglion.quantizers.packing import unpack_int4
 from ganglion.quantizers.scaling import AbsMaxQuantizer
 from ganglion.serialization import export, passed
+from ganglion.tensors import set_keras_mask
 from ganglion.variables import Variable
 
 __all__ = ["ReversibleEmbedding"]

@@ -12,7 +12,6 @@ import numpy as np
 from ganglion import config, dtype_policies, ops, tree
 from ganglion.compiler.ir import origin
 from ganglion.compiler.ir.graph import ShapeError
-from ganglion.masks import get_keras_mask
 from ganglion.serialization import (
     custom_object_scope,
     deserialize_keras_object,
@@ -23,6 +22,7 @@ from ganglion.serialization import (
     serialize_keras_object,
     with_defaults,
 )
+from ganglion.tensors import get_keras_mask
 from ganglion.variables import snake_case, unique_name
 
 MEAN = "sum_over_batch_size"  # Keras' name of the default

@@ -22,7 +22,6 @@ from ganglion.losses.base import (
     per_sample,
     to_array,
 )
-from ganglion.masks import get_keras_mask
 from ganglion.serialization import (
     deserialize_keras_object,
     export,
@@ -31,7 +30,7 @@ from ganglion.serialization import (
     serialize_keras_object,
     with_defaults,
 )
-from ganglion.tensors import as_tensor
+from ganglion.tensors import as_tensor, get_keras_mask
 from ganglion.variables import (
     StatelessScope,
     Variable,

@@ -15,9 +15,9 @@ from ganglion.compiler.ir.shaping import is_float
 from ganglion.layers import InputLayer, Layer
 from ganglion.layers.preprocessing.host import HostLayer, HostOutputs
 from ganglion.layers.preprocessing.words import as_text_array, is_text
-from ganglion.masks import get_keras_mask, set_keras_mask
 from ganglion.models.host_part import HostPart, host_part_of
 from ganglion.symbolic import TEXT, Call, Function, KerasTensor, is_symbolic
+from ganglion.tensors import get_keras_mask, set_keras_mask
 from ganglion.variables import MOST_CALLS, current_scope, too_many_calls
 
 

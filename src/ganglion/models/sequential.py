@@ -11,11 +11,11 @@ from ganglion import keras2, tree
 from ganglion.compiler.ir import origin
 from ganglion.layers import InputLayer, Layer
 from ganglion.layers.construction import by_calling
-from ganglion.masks import set_keras_mask
 from ganglion.models.functional import Network
 from ganglion.models.model import LayerList, Model
 from ganglion.serialization import export
 from ganglion.symbolic import TEXT, KerasTensor
+from ganglion.tensors import set_keras_mask
 
 
 @export("keras", "Sequential")

@@ -15,9 +15,8 @@ from ganglion.compiler.ir import shaping
 from ganglion.compiler.ir.graph import Input, ShapeError, Value, dtype_name
 from ganglion.compiler.ir.shaping import is_float
 from ganglion.dtypes import FLOAT8_TYPES, standardize_dtype
-from ganglion.masks import get_keras_mask, with_mask, without_mask
 from ganglion.system import uncompiled
-from ganglion.tensors import evaluated
+from ganglion.tensors import evaluated, get_keras_mask, with_mask, without_mask
 from ganglion.variables import current_scope, read
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -173,6 +173,11 @@ class Compilable(Layer):
         self._compile_arguments["optimizer"] = self.optimizer
         self.prepare_training()
 
+    @property
+    def chosen_loss(self) -> Any:
+        """The loss that `compile` chose; a name alone is the loss that it means."""
+        return None if self._compile_loss is None else self._compile_loss.loss
+
     def build_losses(self, y: Any, y_pred: Any) -> None:
         """Make the losses and metrics for labels and outputs of these shapes.
 

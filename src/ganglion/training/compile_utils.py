@@ -47,7 +47,10 @@ class CompiledLoss:
                 f"number per output, not {loss_weights!r}."
             )
         _check_names("keras.losses", loss, "loss", _CROSSENTROPY)
-        self._loss, self._weights = loss, loss_weights
+        # A name alone is looked up now, "crossentropy" when the shapes are known.
+        is_name = isinstance(loss, str) and not _is_named(loss, _CROSSENTROPY)
+        self.loss = get_loss(loss, None, None) if is_name else loss
+        self._weights = loss_weights
         self._output_names = output_names
         self.parts: list[_OutputLoss | None] = []
         self._paths: list[_Path] = []  # to what each part sees, if losses are nested
@@ -64,7 +67,7 @@ class CompiledLoss:
         The trackers take each loss without its weight.
         """
         outputs = Outputs(y_pred, self._output_names)
-        if is_structured(self._loss, outputs):
+        if is_structured(self.loss, outputs):
             return self._structured_value(y_true, y_pred, sample_weight, outputs)
         if not self.built:
             self._build(y_true, outputs)
@@ -82,9 +85,9 @@ class CompiledLoss:
         if not self.built:
             factors = self._weights
             if factors is None:
-                factors = tree.map_leaves(lambda _: None, self._loss)
+                factors = tree.map_leaves(lambda _: None, self.loss)
             names = outputs.packed(outputs.names)
-            parts = list(_structured(self._loss, factors, labels, y_pred, names))
+            parts = list(_structured(self.loss, factors, labels, y_pred, names))
             for number, (path, single) in enumerate(parts):
                 if len(parts) > 1:
                     tracker = Mean(name=f"{_loss_name(path, names, single)}_loss")
@@ -108,7 +111,7 @@ class CompiledLoss:
             self._build(y_true, Outputs(y_pred, self._output_names))
 
     def _build(self, y_true: Any, outputs: Outputs) -> None:
-        chosen = outputs.assign(self._loss, "loss")
+        chosen = outputs.assign(self.loss, "loss")
         factors = [None] * len(chosen)
         if self._weights is not None:
             factors = outputs.assign(self._weights, "loss_weights", share=False)
@@ -376,6 +379,8 @@ def get_loss(identifier: Any, y_true: Any, y_pred: Any) -> Loss:
     """Return the loss object; "crossentropy" chooses by the shapes."""
     if isinstance(identifier, (list, tuple)) and len(identifier) == 1:
         identifier = identifier[0]
+    if isinstance(identifier, Loss):
+        return identifier
     loss = identifier
     if _is_named(identifier, _CROSSENTROPY):
         loss = getattr(losses, f"{_kind(y_true, y_pred)}_crossentropy")

@@ -568,7 +568,7 @@ def table(
         y = _in_order(y, network.output_names)
     rows = Table(x, y, sample_weight)
     if y is not None and model.loss is not None and not model.overrides_loss:
-        _check_targets(network, model.loss, rows.parts.y)
+        _check_targets(network, model.chosen_loss, rows.parts.y)
     return rows
 
 

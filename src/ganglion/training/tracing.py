@@ -33,8 +33,8 @@ from ganglion.compiler.ir.graph import (
 from ganglion.compiler.ir.pointwise import add
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.simplify import simplify
-from ganglion.masks import get_keras_mask, set_keras_mask
 from ganglion.ops.bounds import Limit
+from ganglion.tensors import get_keras_mask, set_keras_mask
 from ganglion.training.data_adapters import PADDING, Batch, ColumnLimit, Signature
 from ganglion.training.state import TrainableModel
 from ganglion.variables import Scope, Variable, arrays_of

@@ -234,7 +234,7 @@ class Value(Operators):
 
     shape: Shape
     dtype: np.dtype
-    _keras_mask: Any  # see `ganglion.masks`; set where there is one
+    _keras_mask: Any  # see `tensors.get_keras_mask`; set where there is one
 
     def __init__(self, shape: Iterable[int], dtype: Any) -> None:
         exact = shape if type(shape) is Sizes else Sizes(map(int, shape))

@@ -29,12 +29,12 @@ from ganglion.layers.augmentation.moving import (
 )
 from ganglion.layers.base import Layer
 from ganglion.layers.call_arguments import call_signature
-from ganglion.masks import get_keras_mask
 from ganglion.serialization import (
     deserialize_keras_object,
     export,
     serialize_keras_object,
 )
+from ganglion.tensors import get_keras_mask
 from ganglion.tree import map_leaves
 
 __all__ = ["AugMix", "Pipeline", "RandAugment"]

@@ -259,8 +259,8 @@ class GradientTape:
             seeds[value] = add(seeds[value], own) if value in seeds else own
         leaves = [self._leaves(source) for source in tree.flatten(sources)]
         wrt = [value for values in leaves for value in values]
-        found = backpropagate(seeds, wrt, self._has_recorded)
-        return [_total(found.get(value) for value in values) for values in leaves]
+        grads = backpropagate(seeds, wrt, self._has_recorded)
+        return [_total(grads.get(value) for value in values) for values in leaves]
 
     def _value(self, x: Any) -> Value | None:
         """Return the value that a target is in the graph, None if in none."""
@@ -349,8 +349,8 @@ def value_and_grad(
         loss = result[0] if has_aux else result
         _check_loss(loss)
         sources = [arguments[number] for number in numbers]
-        found = tape.gradient(loss, sources, unconnected_gradients="zero")
-        return result, found[0] if isinstance(argnums, int) else tuple(found)
+        grads = tape.gradient(loss, sources, unconnected_gradients="zero")
+        return result, grads[0] if isinstance(argnums, int) else tuple(grads)
 
     return differentiated
 
@@ -365,8 +365,8 @@ def grad(
 
     @functools.wraps(fun)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
-        result, found = both(*args, **kwargs)
-        return (found, result[1]) if has_aux else found
+        result, gradient = both(*args, **kwargs)
+        return (gradient, result[1]) if has_aux else gradient
 
     return differentiated
 
@@ -421,8 +421,8 @@ def backward(loss: Any) -> None:
             "`ops.mean` of it."
         )
     wrt = [leaf for versions in leaves.values() for leaf in versions]
-    found = backpropagate({value: fill(1, value)}, wrt)
-    totals = {v: _total(map(found.get, versions)) for v, versions in leaves.items()}
+    grads = backpropagate({value: fill(1, value)}, wrt)
+    totals = {v: _total(map(grads.get, versions)) for v, versions in leaves.items()}
     new = {v: total for v, total in totals.items() if total is not None}
     if scope is not None:
         for variable, gradient in new.items():

@@ -263,9 +263,9 @@ def _log_gamma(shape: Any, alpha: Any, dtype: Any, state: Any) -> Any:
     size = ops.where(is_small, wanted + 1.0, wanted) - 1.0 / 3.0
     drawn = ops.log(size)  # the middle of the distribution, if all were rejected
     for number in range(_TRIES):
-        one, other, even = (bits[3 * number + place] for place in range(3))
-        radius = ops.sqrt(-2.0 * ops.log(1.0 - one))
-        x = radius * ops.cos(2 * math.pi * other)
+        distance, angle, even = (bits[3 * number + place] for place in range(3))
+        radius = ops.sqrt(-2.0 * ops.log(1.0 - distance))
+        x = radius * ops.cos(2 * math.pi * angle)
         root = 1.0 + x / ops.sqrt(9.0 * size)
         cube = root * root * root
         log_cube = ops.log(ops.maximum(cube, 1e-30))

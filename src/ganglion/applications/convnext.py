@@ -181,7 +181,7 @@ def _features(x: Any, size: Size, name: str, preprocesses: bool) -> Any:
 def _convnext(kind: str, title: str) -> Any:
     size, default = SIZES[kind], f"convnext_{kind}"
     folder = "tensorflow/keras-applications/convnext"
-    whole, bare = (
+    full, headless = (
         WeightFile(folder, f"{default}{end}.h5", checksum)
         for end, checksum in zip(("", "_notop"), size.checksums, strict=True)
     )
@@ -205,7 +205,7 @@ def _convnext(kind: str, title: str) -> Any:
         architecture = Architecture(
             lambda x: _features(x, size, name, include_preprocessing),
             top=top,
-            files=(whole, bare),
+            files=(full, headless),
             pool_names=(None, None),
             behind=_norm(None),
         )

@@ -61,11 +61,11 @@ def _densenet(layer_count: int, counts: tuple[int, ...], *checksums: str) -> Any
     name = f"densenet{layer_count}"
     stem = f"{name}_weights_tf_dim_ordering_tf_kernels"
     folder = "tensorflow/keras-applications/densenet"
-    whole, bare = (
+    full, headless = (
         WeightFile(folder, f"{stem}{end}.h5", checksum)
         for end, checksum in zip(("", "_notop"), checksums, strict=True)
     )
-    architecture = Architecture(features, files=(whole, bare))
+    architecture = Architecture(features, files=(full, headless))
     sentence = f"the DenseNet of {layer_count} layers"
     return named(f"DenseNet{layer_count}", standard(name, architecture), sentence)
 

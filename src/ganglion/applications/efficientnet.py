@@ -191,7 +191,7 @@ def _features(x: Any, scale: Scale, learned: bool) -> Any:
 
 def _efficientnet(number: int, scale: Scale) -> Any:
     name = f"efficientnetb{number}"
-    whole, bare = (
+    full, headless = (
         WeightFile("keras-applications", f"{name}{end}.h5", checksum)
         for end, checksum in zip(("", "_notop"), scale.checksums, strict=True)
     )
@@ -201,7 +201,7 @@ def _efficientnet(number: int, scale: Scale) -> Any:
             lambda x: _features(x, scale, wishes.weights == "imagenet"),
             size=scale.size,
             top=average_top(scale.dropout, start=dense_start()),
-            files=(whole, bare),
+            files=(full, headless),
         )
 
     sentence = f"EfficientNet B{number}, for images of {scale.size} pixels"

@@ -204,7 +204,7 @@ def _features(x: Any, kind: str, preprocesses: bool) -> Any:
 def _efficientnet(kind: str) -> Any:
     default, scale = f"efficientnetv2-{kind}", SCALES[kind]
     folder = "tensorflow/keras-applications/efficientnet_v2"
-    whole, bare = (
+    full, headless = (
         WeightFile(folder, f"{default}{end}.h5", checksum)
         for end, checksum in zip(("", "_notop"), scale.checksums, strict=True)
     )
@@ -224,7 +224,7 @@ def _efficientnet(kind: str) -> Any:
             lambda x: _features(x, kind, include_preprocessing),
             size=scale.size,
             top=average_top(0.2, start=dense_start()),
-            files=(whole, bare),
+            files=(full, headless),
         )
         wishes = Wishes(
             include_top, weights, input_tensor, input_shape, pooling, classes,

@@ -208,10 +208,10 @@ def _files(
         return None
     folder = "tensorflow/keras-applications/mobilenet_v3"
     stem = f"weights_mobilenet_v3_{key}_float"
-    whole, bare = CHECKSUMS[key]
+    full, headless = CHECKSUMS[key]
     return (
-        WeightFile(folder, f"{stem}.h5", whole),
-        WeightFile(folder, f"{stem}_no_top_v2.h5", bare),
+        WeightFile(folder, f"{stem}.h5", full),
+        WeightFile(folder, f"{stem}_no_top_v2.h5", headless),
     )
 
 

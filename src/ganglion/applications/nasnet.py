@@ -182,7 +182,7 @@ def _nasnet(title: str, default: str, size: int, *facts: Any) -> Any:
     *sizes, checksums = facts
     kind = default.removeprefix("nasnet_")
     folder = "tensorflow/keras-applications/nasnet"
-    whole, bare = (
+    full, headless = (
         WeightFile(folder, f"NASNet-{kind}{end}.h5", checksum)
         for end, checksum in zip(("", "-no-top"), checksums, strict=True)
     )
@@ -190,7 +190,7 @@ def _nasnet(title: str, default: str, size: int, *facts: Any) -> Any:
         lambda x: _features(x, *sizes),
         size=size,
         top=average_top(pool=None),
-        files=(whole, bare),
+        files=(full, headless),
         pool_names=(None, None),
     )
 

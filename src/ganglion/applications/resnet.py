@@ -55,11 +55,11 @@ def resnet(
         return normed(x, "post") if second else x
 
     stem = f"{name}_weights_tf_dim_ordering_tf_kernels"
-    whole, bare = (
+    full, headless = (
         WeightFile("tensorflow/keras-applications/resnet", f"{stem}{end}.h5", checksum)
         for end, checksum in zip(("", "_notop"), checksums, strict=True)
     )
-    return Architecture(features, files=(whole, bare))
+    return Architecture(features, files=(full, headless))
 
 
 def _stack(x: Any, filters: int, count: int, name: str, keeps_size: bool) -> Any:

@@ -36,12 +36,12 @@ def vgg(name: str, counts: tuple[int, ...], checksums: tuple[str, str]) -> Archi
         return layers.Dense(classes, activation=activation, name="predictions")(x)
 
     stem = f"{name}_weights_tf_dim_ordering_tf_kernels"
-    whole, bare = (
+    full, headless = (
         WeightFile(f"tensorflow/keras-applications/{name}", f"{stem}{end}.h5", checksum)
         for end, checksum in zip(("", "_notop"), checksums, strict=True)
     )
     pools = (None, None)
-    return Architecture(features, top=top, files=(whole, bare), pool_names=pools)
+    return Architecture(features, top=top, files=(full, headless), pool_names=pools)
 
 
 VGG16 = named(

@@ -109,10 +109,10 @@ def _with_modules_beside(path: Path) -> Iterator[tuple[Path, ast.Module]]:
         yield file, tree
         for name in _imported(tree):
             beside = path.parent.joinpath(*name.split("."))
-            for found in (beside.with_suffix(".py"), beside / "__init__.py"):
-                if found not in seen and found.is_file():
-                    seen.add(found)
-                    waiting.append(found)
+            for file in (beside.with_suffix(".py"), beside / "__init__.py"):
+                if file not in seen and file.is_file():
+                    seen.add(file)
+                    waiting.append(file)
 
 
 def _imported(tree: ast.Module) -> Iterator[str]:

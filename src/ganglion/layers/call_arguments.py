@@ -93,9 +93,9 @@ def resolve_training(layer: Any, kwargs: dict[str, Any], scope: Scope) -> None:
     default of this `call`.
     """
     parameter = call_signature(layer).parameters.get("training")
-    given = kwargs.get("training")
-    if isinstance(given, (bool, int, np.bool_)):
-        scope.training, scope.told = bool(given), True
+    explicit = kwargs.get("training")
+    if isinstance(explicit, (bool, int, np.bool_)):
+        scope.training, scope.told = bool(explicit), True
     elif parameter is not None and scope.told:
         kwargs["training"] = scope.training
     elif parameter is not None and isinstance(parameter.default, bool):

@@ -385,19 +385,19 @@ def compute_iou(
     size = _image_size(image_shape)
     first = convert_format(first, bounding_box_format, "xyxy", *size)
     second = convert_format(second, bounding_box_format, "xyxy", *size)
-    one, other = expand_dims(first, -2), expand_dims(second, -3)
-    shared = _area(_intersection(split_up(one), split_up(other)))
-    union = _area(split_up(one)) + _area(split_up(other)) - shared
+    rows, columns = expand_dims(first, -2), expand_dims(second, -3)
+    shared = _area(_intersection(split_up(rows), split_up(columns)))
+    union = _area(split_up(rows)) + _area(split_up(columns)) - shared
     overlap = shared / (union + config.epsilon())
     if not use_masking:
         return overlap
-    is_empty = [less(largest(boxes, axis=-1), 0.0) for boxes in (one, other)]
+    is_empty = [less(largest(boxes, axis=-1), 0.0) for boxes in (rows, columns)]
     return where(logical_or(*is_empty), float(mask_val), overlap)
 
 
-def _intersection(one: list[Value], other: list[Value]) -> list[Value]:
-    low = [maximum(one[i], other[i]) for i in (0, 1)]
-    high = [maximum(minimum(one[i], other[i]), low[i - 2]) for i in (2, 3)]
+def _intersection(first: list[Value], second: list[Value]) -> list[Value]:
+    low = [maximum(first[i], second[i]) for i in (0, 1)]
+    high = [maximum(minimum(first[i], second[i]), low[i - 2]) for i in (2, 3)]
     return [*low, *high]
 
 
@@ -422,20 +422,21 @@ def compute_ciou(
             f"{image_shape}"
         )
     size, tiny = _image_size(image_shape), config.epsilon()
-    one, other = (
+    first, second = (
         split_up(convert_format(boxes, bounding_box_format, "xyxy", *size))
         for boxes in (boxes1, boxes2)
     )
-    widths = [box[2] - box[0] for box in (one, other)]
-    heights = [box[3] - box[1] + tiny for box in (one, other)]
-    shared = _area(_intersection(one, other))
+    widths = [box[2] - box[0] for box in (first, second)]
+    heights = [box[3] - box[1] + tiny for box in (first, second)]
+    shared = _area(_intersection(first, second))
     union = widths[0] * heights[0] + widths[1] * heights[1] - shared + tiny
     overlap = shared / (union + tiny)
-    hull = [maximum(one[i], other[i]) - minimum(one[i - 2], other[i - 2])
+    hull = [maximum(first[i], second[i]) - minimum(first[i - 2], second[i - 2])
             for i in (2, 3)]  # fmt: skip
     diagonal = hull[0] ** 2 + hull[1] ** 2 + tiny
     centers = [
-        (one[i] + one[i + 2]) / 2.0 - (other[i] + other[i + 2]) / 2.0 for i in (0, 1)
+        (first[i] + first[i + 2]) / 2.0 - (second[i] + second[i + 2]) / 2.0
+        for i in (0, 1)
     ]
     distance = centers[0] ** 2 + centers[1] ** 2
     angles = [arctan(w / h) for w, h in zip(widths, heights, strict=True)]

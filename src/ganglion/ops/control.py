@@ -220,11 +220,11 @@ def vectorize(
         rows, outer = _flat_rows(values, cores)
 
         def one_row(parts: Any) -> Any:
-            full, given = list(args), dict(kwargs)
+            full, keywords = list(args), dict(kwargs)
             for number, part in zip(numbers, parts, strict=False):
                 full[number] = part
-            given |= zip(named, parts[len(numbers) :], strict=True)
-            return pyfunc(*full, **given)
+            keywords |= zip(named, parts[len(numbers) :], strict=True)
+            return pyfunc(*full, **keywords)
 
         def shaped(result: Any) -> Any:
             return reshape(result, (*outer, *result.shape[1:]))

@@ -129,9 +129,9 @@ def _rfft_pull_back(node: Node, slopes: Slopes) -> Slopes:
     count = node.attrs["count"]
     real, imaginary = _both(items(node), slopes)
     scale = count / _weights(count, real.shape[-1], real.dtype)
-    whole = _irfft(real * scale, imaginary * scale, count=count)
+    signal = _irfft(real * scale, imaginary * scale, count=count)
     (x,) = node.inputs
-    return (_fitted(whole, x.shape[-1]),)
+    return (_fitted(signal, x.shape[-1]),)
 
 
 def _irfft_gradient(node: Node, slope: Value) -> Slopes:

@@ -56,8 +56,8 @@ def network(keras: Any, recipe: Recipe, layers: Iterable[LayerSpec]) -> Any:
 def layer(keras: Any, spec: LayerSpec) -> Any:
     """Return a layer of Keras; one that it wraps is made, too."""
     kind, arguments = spec
-    made = {name: _argument(keras, value) for name, value in arguments.items()}
-    return getattr(keras.layers, kind)(**made)
+    built = {name: _argument(keras, value) for name, value in arguments.items()}
+    return getattr(keras.layers, kind)(**built)
 
 
 def _argument(keras: Any, value: Any) -> Any:

@@ -109,9 +109,9 @@ class Stream:
             return (batches[index] for index in order[self.seen :])
         if self._shuffle:
             order = shuffled(self._seed, self.pass_number, len(order)).tolist()
-        return self._made(order[self.seen :])
+        return self._by_number(order[self.seen :])
 
-    def _made(self, indices: Any) -> Iterator[Any]:
+    def _by_number(self, indices: Any) -> Iterator[Any]:
         """Yield batches by their numbers, made by the workers that a source wants."""
         workers = int(getattr(self._source, "workers", 1))
         processes = bool(getattr(self._source, "use_multiprocessing", False))

@@ -186,9 +186,9 @@ def _weights_in(folder: Path) -> list[str]:
         for path in folder.iterdir()
         if path.is_file() and path.suffix not in (".h5", ".hdf5", ".keras")
     ]
-    found = [path for path in plain if _starts_as_hdf5(path)]
-    found.sort(key=lambda path: (path.stat().st_mtime_ns, path.name))
-    return [path.name for path in found]
+    checkpoints = [path for path in plain if _starts_as_hdf5(path)]
+    checkpoints.sort(key=lambda path: (path.stat().st_mtime_ns, path.name))
+    return [path.name for path in checkpoints]
 
 
 def _starts_as_hdf5(path: Path) -> bool:
@@ -228,13 +228,13 @@ def _variables_of(owner: Any) -> list[Any]:
         return [variable for key in owner for variable in _variables_of(owner[key])]
     if isinstance(owner, Checkpoint):
         return _variables_of(owner._objects)
-    found = getattr(owner, "variables", None)
-    if found is None:
+    held = getattr(owner, "variables", None)
+    if held is None:
         raise TypeError(
             f"tf.train.Checkpoint: {type(owner).__name__} has no variables to save. "
             "Pass models, layers, optimizers, metrics and variables."
         )
-    return list(found() if callable(found) else found)
+    return list(held() if callable(held) else held)
 
 
 def _fitting(

@@ -119,20 +119,20 @@ def _renamed(
             return function(*args, **kwargs)
         if len(args) > fixed:
             raise TypeError(f"tf.{name} takes {fixed} arguments, got {len(args)}.")
-        given = {
+        arguments = {
             **entry.defaults,
             **dict(zip(entry.arguments, args, strict=False)),
             **kwargs,
         }
-        unknown = set(given) - set(renamed)
+        unknown = set(arguments) - set(renamed)
         if unknown:
             raise TypeError(
                 f"tf.{name}: the argument {min(unknown)!r} is not supported; those "
                 f"here are {', '.join(entry.arguments)}."
             )
-        if is_drawing and isinstance(given.get("seed"), int):
-            given["seed"] = arrays.lasting_seed(given["seed"])
-        ours = {renamed[key]: value for key, value in given.items()}
+        if is_drawing and isinstance(arguments.get("seed"), int):
+            arguments["seed"] = arrays.lasting_seed(arguments["seed"])
+        ours = {renamed[key]: value for key, value in arguments.items()}
         return function(**ours, **entry.constants)
 
     called.__name__ = called.__qualname__ = name.rpartition(".")[2]

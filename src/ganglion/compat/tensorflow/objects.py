@@ -122,9 +122,9 @@ class _Part(tensors.Tensor):
         """Put other numbers in the place of this part."""
         if self._owner is None:
             raise AttributeError("A tensor cannot be assigned; only variables can.")
-        whole = np.array(self._owner.numpy())
-        whole[self._key] = np.asarray(value)
-        return self._owner.assign(whole)
+        numbers = np.array(self._owner.numpy())
+        numbers[self._key] = np.asarray(value)
+        return self._owner.assign(numbers)
 
     def assign_add(self, value: Any) -> Any:
         """Add to this part of the variable."""

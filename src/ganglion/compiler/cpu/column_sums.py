@@ -101,8 +101,8 @@ def _summed(kernel: Kernel, width: int) -> Buffer | None:
         return None
     stays = expr.view.strides[len(kernel.outer) - 1] == 1  # columns stay columns
     stored = target.strides == row_major(kernel.outer) and _covers(target, kernel.outer)
-    whole = _covers(expr.view, kernel.shape) and kernel.outer[-1] % width == 0
-    return target.buffer if stays and stored and whole else None
+    complete = _covers(expr.view, kernel.shape) and kernel.outer[-1] % width == 0
+    return target.buffer if stays and stored and complete else None
 
 
 def _can_join(uses: Uses, product: Contract, sums: Sums, now: int, at: int) -> bool:

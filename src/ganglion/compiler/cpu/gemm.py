@@ -313,10 +313,10 @@ class Contraction:
             span: Extent, axis: Axis, size: int, body: Callable[[int, str], None]
         ) -> None:
             end, rest = text.add(span.start, span.size), axis.size % size
-            whole = text.smaller(end, str(axis.size - rest))
-            text.each(span.start, whole, size, partial(body, size))
+            full_end = text.smaller(end, str(axis.size - rest))
+            text.each(span.start, full_end, size, partial(body, size))
             if rest:
-                text.each(whole, end, rest, partial(body, rest))
+                text.each(full_end, end, rest, partial(body, rest))
 
         def across(height: int, row: str) -> None:
             def tile(size: int, column: str) -> None:

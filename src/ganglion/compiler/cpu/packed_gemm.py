@@ -507,12 +507,12 @@ class PackedContraction:
 
     def _each_vector(self, count: str, body: Callable[[Lanes, str], None]) -> None:
         """Run a body for vectors side by side, the last one perhaps a part of one."""
-        text, whole = self.text, str(self.text.rounded_down(count, WIDTH))
-        text.each(0, whole, WIDTH, partial(body, Lanes(self.maths, self.dtype)))
-        left = text.minus(count, whole)
+        text, full_end = self.text, str(self.text.rounded_down(count, WIDTH))
+        text.each(0, full_end, WIDTH, partial(body, Lanes(self.maths, self.dtype)))
+        left = text.minus(count, full_end)
         some = text.let(f"icmp sgt i64 {left}, 0")
         rest = Lanes.before(self.maths, self.dtype, left)
-        text.when(some, lambda: body(rest, whole))
+        text.when(some, lambda: body(rest, full_end))
 
     def _pack_columns(self, block: Block, panels: Panels) -> None:
         """Pack some columns, panel by panel."""
@@ -559,10 +559,10 @@ class PackedContraction:
             text.each(0, block.inner, 1, partial(copy, which))
 
         full = text.let(f"icmp sge i64 {count}, {WIDTH}")
-        whole = Lanes(self.maths, self.dtype)
+        all_lanes = Lanes(self.maths, self.dtype)
         text.when(
             full,
-            lambda: copies(whole),
+            lambda: copies(all_lanes),
             lambda: copies(Lanes.before(self.maths, self.dtype, count)),
         )
 

@@ -39,8 +39,8 @@ def record(cls: Any = None, *, eq: bool = True) -> Any:
     Only mypy keeps them from being changed: a dataclass that looks after itself takes
     three times as long to make.
     """
-    made = dataclass(eq=eq, unsafe_hash=eq)
-    return made if cls is None else made(cls)
+    as_record = dataclass(eq=eq, unsafe_hash=eq)
+    return as_record if cls is None else as_record(cls)
 
 
 @dataclass(frozen=True, eq=False)

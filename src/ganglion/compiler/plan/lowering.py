@@ -498,10 +498,10 @@ def fill_border(low: Lowering, target: View, shape: Shape, pairs: Pairs) -> None
     """Fill what lies outside of an array, which is `pairs` larger, with zeros."""
     dtype = target.buffer.dtype
     inside = [(lo, n) for n, (lo, _) in zip(shape, pairs, strict=True)]
-    whole = [(0, lo + n + hi) for n, (lo, hi) in zip(shape, pairs, strict=True)]
+    padded = [(0, lo + n + hi) for n, (lo, hi) in zip(shape, pairs, strict=True)]
     for axis, (lo, hi) in enumerate(pairs):
         for start, size in ((0, lo), (lo + shape[axis], hi)):
-            strip = [*inside[:axis], (start, size), *whole[axis + 1 :]]
+            strip = [*inside[:axis], (start, size), *padded[axis + 1 :]]
             sizes = tuple(size for _, size in strip)
             offset = sum(
                 n * stride for (n, _), stride in zip(strip, target.strides, strict=True)

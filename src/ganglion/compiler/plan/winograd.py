@@ -424,8 +424,8 @@ class WinogradKernel(Kernel):
         sums = memory.array(self.sums).astype(np.float64).sum(0)
         sums = sums[:, target.first : target.first + channels, :out]
         back = matrices(self.taps, span).weights.T
-        whole = _both(back, sums.reshape(span, span, channels, out))
-        memory.see(target.view, target.shape)[...] = whole[:rows, :columns]
+        weights = _both(back, sums.reshape(span, span, channels, out))
+        memory.see(target.view, target.shape)[...] = weights[:rows, :columns]
 
 
 def _both(matrix: np.ndarray, weights: np.ndarray) -> np.ndarray:

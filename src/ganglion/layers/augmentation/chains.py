@@ -319,5 +319,5 @@ class Pipeline(Layer):
                 "`Pipeline` config must contain a `layers` key mapping to a list of "
                 f"serialized layers. Received config with layers={layers}."
             )
-        made = [deserialize_keras_object(layer) for layer in layers]
-        return cls(**{**config, "layers": made})
+        restored = [deserialize_keras_object(layer) for layer in layers]
+        return cls(**{**config, "layers": restored})

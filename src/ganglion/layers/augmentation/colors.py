@@ -215,8 +215,8 @@ class RandomPosterization(_ByFactor):
     def _transformed(self, x: Any, drawn: Any) -> Any:
         powers = np.exp2(np.arange(9)).astype(x.dtype)
         step = each(ops.take(powers, ops.cast(drawn["shift_factor"], "int32")))
-        whole = ops.floor(in_range(x, self.value_range, _BYTES))
-        return in_range(ops.floor(whole / step) * step, _BYTES, self.value_range)
+        bytes_ = ops.floor(in_range(x, self.value_range, _BYTES))
+        return in_range(ops.floor(bytes_ / step) * step, _BYTES, self.value_range)
 
 
 @export("keras.layers")

@@ -344,8 +344,8 @@ class Dataset:
         cycle = cycle_length if cycle_length and cycle_length > 0 else os.cpu_count()
 
         def start() -> Iterator[Any]:
-            made = (_called_on(map_func, item)._start() for item in self._start())
-            return passes.interleaved(made, cycle or 1, block_length or 1)
+            parts = (_called_on(map_func, item)._start() for item in self._start())
+            return passes.interleaved(parts, cycle or 1, block_length or 1)
 
         return Dataset(start)
 

@@ -7,7 +7,7 @@ import pytest
 
 from ganglion.compiler import reference, registry
 from ganglion.compiler.cpu import backend as cpu
-from ganglion.compiler.cpu import code
+from ganglion.compiler.cpu import jit
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cuda import pipeline as cuda
 from ganglion.compiler.cuda.target import GpuSpec
@@ -140,8 +140,8 @@ def test_a_result_of_another_shape_or_type_is_refused_by_name():
 
 def test_machine_code_with_host_calls_is_cached(monkeypatch):
     run(cpu.compile(step()))
-    code.forget()  # what is loaded by now: it is to be found on disk
-    monkeypatch.setattr(code, "emit_form", lambda form: pytest.fail("not cached"))
+    jit.forget_functions()  # what is loaded by now: it is to be found on disk
+    monkeypatch.setattr(jit, "emit_form", lambda form: pytest.fail("not cached"))
     run(cpu.compile(step()))
 
 

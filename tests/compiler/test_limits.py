@@ -9,7 +9,7 @@ from cpu_checks import check, compiled, pure, ran, same, step_of_model
 
 from ganglion import config, layers, models, ops, optimizers, saving, utils
 from ganglion.cli.dump import text_of
-from ganglion.compiler.cpu import code
+from ganglion.compiler.cpu import emit
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.plan import Spans, unguarded
 from ganglion.compiler.cuda import emit as cuda_emit
@@ -134,8 +134,8 @@ def deep(blocks):
 def test_equal_layers_share_their_machine_code():
     config.set_backend("numpy")
     few, many = (training_program(deep(n), rows=8) for n in (10, 40))
-    functions, calls = code.emit(build(few))
-    more_functions, more_calls = code.emit(build(many))
+    functions, calls = emit.emit_plan(build(few))
+    more_functions, more_calls = emit.emit_plan(build(many))
     assert len(more_calls) > 3 * len(calls)
     assert len(more_functions) < 2 * len(functions)
 

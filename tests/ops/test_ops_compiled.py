@@ -13,7 +13,6 @@ from ganglion.compiler.cpu import backend as cpu
 from ganglion.compiler.cuda import emit
 from ganglion.compiler.cuda.target import GpuSpec
 from ganglion.compiler.ir.graph import Graph, Input, Node, toposort
-from ganglion.compiler.ir.host import host_call_names
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.simplify import simplify
 from ganglion.variables import Scope
@@ -68,7 +67,7 @@ def test_cuda_has_text_for_all_that_is_not_computed_by_the_host() -> None:
     on_host = {
         name
         for name, value in program.graph.outputs.items()
-        if host_call_names(Graph.of("part", (), {"y": value}))
+        if Graph.of("part", (), {"y": value}).host_calls
     }
     kept = {n: v for n, v in program.graph.outputs.items() if n not in on_host}
     used = {v.name for v in toposort(kept.values()) if isinstance(v, Input)}

@@ -19,7 +19,7 @@ from cuda_networks import NETWORKS, step_of
 
 from ganglion import config, recipes, variables
 from ganglion.cli.dump import program_of
-from ganglion.compiler.cpu import code
+from ganglion.compiler.cpu import emit
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cuda import emit as cuda_emit
 from ganglion.compiler.cuda.target import GpuSpec
@@ -41,7 +41,7 @@ def programs() -> Iterator[tuple[str, Program]]:
 def hashes(program: Program) -> dict[str, str]:
     """Return the hash of each form in which a program is written down."""
     plan = build(program)
-    modules, calls = code.emit(plan)
+    modules, calls = emit.emit_plan(plan)
     emission = cuda_emit.emit_program(program, GpuSpec())
     forms = {
         "graph": re.sub(r" *#.*", "", str(program.graph)),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ganglion import config
-from ganglion.compiler.cpu import code, jit
+from ganglion.compiler.cpu import emit, jit
 from ganglion.compiler.cpu.pipeline import PIPELINE, build
 from ganglion.compiler.cuda import driver, printer
 from ganglion.compiler.cuda import emit as cuda_emit
@@ -50,7 +50,7 @@ def text_of(
         return _cuda_text(program, form, after)
     if form == "plan":
         return _stage_text(build(program, after))
-    modules, _ = code.emit(build(program))
+    modules, _ = emit.emit_plan(build(program))
     if form == "source":
         return "\n".join(modules.values())
     return jit.assembly(modules.values(), jit.host())

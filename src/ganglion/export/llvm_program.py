@@ -14,9 +14,10 @@ from functools import partial
 
 import numpy as np
 
+from ganglion.compiler.cpu.emit import emit_kernel
 from ganglion.compiler.cpu.emitter import Emitted
 from ganglion.compiler.cpu.packed_gemm import scratch_for
-from ganglion.compiler.cpu.pipeline import PIPELINE, emit_kernel
+from ganglion.compiler.cpu.pipeline import PIPELINE
 from ganglion.compiler.cpu.tuning import with_accumulators
 from ganglion.compiler.pipeline import Pass, Pipeline, kernel_pass
 from ganglion.compiler.plan.kernels import Buffer

@@ -7,8 +7,8 @@ import pytest
 from cpu_checks import check, compiled, pure, ran, same
 
 from ganglion.compiler import cache
-from ganglion.compiler.cpu import code, gemm
-from ganglion.compiler.cpu.code import emit
+from ganglion.compiler.cpu import gemm, jit
+from ganglion.compiler.cpu.emit import emit_plan
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.contraction import matmul
@@ -34,7 +34,7 @@ def use_blocks(monkeypatch: pytest.MonkeyPatch, inner: int, size: int) -> None:
     monkeypatch.setattr(gemm, "CPU", blocks)
     # What was compiled before has other blocks.
     monkeypatch.setattr(cache, "generator", lambda: f"blocks of {size}")
-    code.forget()
+    jit.forget_functions()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -44,9 +44,9 @@ def use_blocks(monkeypatch: pytest.MonkeyPatch, inner: int, size: int) -> None:
 def test_blocks_change_no_bit(monkeypatch, rows, inner, columns, dtype):
     program, arrays = product(rows, inner, columns, dtype)
     at_once = ran(compiled(program, 1), arrays, {}, 1)
-    texts = emit(build(program))[0].keys()
+    texts = emit_plan(build(program))[0].keys()
     use_blocks(monkeypatch, inner, 16)
-    assert emit(build(program))[0].keys() != texts
+    assert emit_plan(build(program))[0].keys() != texts
     for threads in (1, 3):
         same(ran(compiled(program, threads), arrays, {}, 1), at_once)
 
@@ -68,6 +68,6 @@ def test_zeros_of_the_data_are_left_out_all_the_same(monkeypatch, columns):
 
 def test_a_long_product_agrees_with_the_reference():
     program, arrays = product(18, CPU.blocked_inner + 3, 40)
-    (text,) = [t for t in emit(build(program))[0].values() if "prefetch" in t]
+    (text,) = [t for t in emit_plan(build(program))[0].values() if "prefetch" in t]
     assert f"{CPU.inner_block}" in text
     check(program, arrays, {}, rtol=1e-4, atol=1e-3)

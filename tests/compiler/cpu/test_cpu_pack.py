@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganglion.compiler.cpu import packed_gemm
-from ganglion.compiler.cpu.code import emit
+from ganglion.compiler.cpu.emit import emit_plan
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.cuda import pipeline as cuda_pipeline
@@ -195,7 +195,7 @@ def test_gpus_pack_by_themselves(tuned):
 def test_one_text_for_all_tiles_of_a_type(tuned):
     tuned(**SMALL)
     program, _ = product(64, 48, 64)
-    (text,) = [t for t in emit(build(program))[0].values() if "@tile" in t]
+    (text,) = [t for t in emit_plan(build(program))[0].values() if "@tile" in t]
     assert text.count("define internal void @tile14x2(") == 1
 
 
@@ -204,7 +204,7 @@ def test_one_text_for_products_of_all_sizes(tuned):
     sizes = [(64, 48, 64), (130, 300, 70)]
     layouts = ["nn", "nt", "tn", "tt"]
     names = [
-        {name for name, text in emit(build(product(*size, layout)[0]))[0].items()
+        {name for name, text in emit_plan(build(product(*size, layout)[0]))[0].items()
          if "@tile" in text}
         for layout in layouts
         for size in sizes

@@ -17,13 +17,13 @@ from step_programs import step_of
 
 from ganglion import config, layers, models, utils
 from ganglion.compiler import cache, reference
-from ganglion.compiler.cpu import backend, code, tuning
+from ganglion.compiler.cpu import backend, jit, tuning
 from ganglion.compiler.cpu import plan as schedule
 from ganglion.compiler.cpu import threads as cpu_threads
 from ganglion.compiler.cpu.backend import Arenas
+from ganglion.compiler.cpu.emit import form_of
 from ganglion.compiler.cpu.pipeline import build, verify
 from ganglion.compiler.cpu.plan import Execution
-from ganglion.compiler.cpu.templates import form_of
 from ganglion.compiler.plan.kernels import Loop
 from ganglion.compiler.plan.plan import PlanError
 from ganglion.training.fit_loop import CHUNK_SECONDS, ChunkSizer
@@ -229,14 +229,14 @@ def small():
 
 def compiled_anew(program):
     """Compile a program as a new process would, which has only the cache."""
-    code.forget()
+    jit.forget_functions()
     return backend.compile(program)
 
 
 def test_a_program_is_compiled_once(empty_cache, monkeypatch):
     program, data, state = small()
     expected = ran(compiled_anew(program), data, state, 2)
-    monkeypatch.setattr(code, "emit_form", None)  # calling it would fail
+    monkeypatch.setattr(jit, "emit_form", None)  # calling it would fail
     same(ran(backend.compile(program), data, state, 2), expected)
     same(ran(compiled_anew(program), data, state, 2), expected)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from step_programs import step_of
 
-from ganglion.compiler.cpu import code, tuning
+from ganglion.compiler.cpu import emit, tuning
 from ganglion.compiler.cpu.backend import Layout
 from ganglion.compiler.cpu.pipeline import build
 
@@ -55,7 +55,7 @@ def test_all_is_run_once(monkeypatch, name, threads, taking):
     stealing = replace(tuning.CPU, worth_stealing=0.0 if taking else 1e18)
     monkeypatch.setattr(tuning, "CPU", stealing)
     plan = build(step_of(name, rows=130, batch=128)[0])
-    _, records = code.emit(plan)
+    _, records = emit.emit_plan(plan)
     layout = Layout(plan, records, Numbers().address, threads)
     assert bool(layout._ranges) == taking
     done = [Counter() for _ in records]
@@ -70,7 +70,7 @@ def test_all_is_run_once(monkeypatch, name, threads, taking):
 
 def test_private_buffers_of_threads_do_not_meet():
     plan = build(step_of("mnist-cnn", rows=130, batch=128)[0])
-    _, records = code.emit(plan)
+    _, records = emit.emit_plan(plan)
     layout = Layout(plan, records, Numbers().address, 4)
     offsets = np.array(layout._offsets)
     slots = [b for r in records for b in r.buffers if b.kind == "arena"]

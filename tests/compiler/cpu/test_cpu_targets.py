@@ -7,11 +7,10 @@ from folders import GOLDEN
 from step_programs import step_of
 
 from ganglion.compiler import reference
-from ganglion.compiler.cpu import code, jit
-from ganglion.compiler.cpu.code import emit, emit_form
+from ganglion.compiler.cpu import jit
+from ganglion.compiler.cpu.emit import emit_form, emit_plan, form_of
 from ganglion.compiler.cpu.jit import Target, executor, filled
 from ganglion.compiler.cpu.pipeline import build
-from ganglion.compiler.cpu.templates import form_of
 from ganglion.compiler.ir import contraction, pointwise, shaping
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.table import OPS
@@ -28,7 +27,7 @@ NEON = Target("generic", "+neon", triple="aarch64-unknown-linux-gnu")
 def kernels():
     """Return every kernel of a step of mnist-cnn as text."""
     program, _, _ = step_of("mnist-cnn", rows=128, batch=64)
-    modules, _ = code.emit(build(program))
+    modules, _ = emit_plan(build(program))
     return list(modules.values())
 
 
@@ -131,7 +130,7 @@ def test_small_kernels_have_the_agreed_text(make, request):
 
 
 def test_threads_compile_to_the_same_code():
-    modules, _ = emit(build(step_of("mnist-perceptron", batch=16)[0]))
+    modules, _ = emit_plan(build(step_of("mnist-perceptron", batch=16)[0]))
     texts = [*modules.values(), next(iter(modules.values()))]
     alone = [jit.object_code([text], jit.host()) for text in texts]
     assert jit.object_codes(texts, jit.host(), 4) == alone

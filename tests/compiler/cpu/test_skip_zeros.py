@@ -10,7 +10,7 @@ from step_programs import step_of
 
 import ganglion
 from ganglion import config, layers, models
-from ganglion.compiler.cpu import code, jit
+from ganglion.compiler.cpu import emit, jit
 from ganglion.compiler.cpu.jit import Target
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.skip_zeros import Nonzeros
@@ -290,7 +290,7 @@ def test_what_is_not_a_number_is_listed():
 )
 def test_the_kernels_compile_for(target):
     program, _, _ = step_of("mnist-mlp", rows=130, batch=128)
-    modules, _ = code.emit(build(program))
+    modules, _ = emit.emit_plan(build(program))
     text = jit.assembly(modules.values(), target)
     assert ("vpcompressd" in text) == (target.cpu == "x86-64-v4")
 

@@ -9,7 +9,7 @@ from sparse_data import KINDS, pixels
 from step_programs import step_of
 
 from ganglion import config
-from ganglion.compiler.cpu import code, jit
+from ganglion.compiler.cpu import emit, jit
 from ganglion.compiler.cpu.jit import Target
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.skip_zeros import LOADED, NonzeroBits, Word
@@ -297,7 +297,7 @@ def test_training_is_the_same_for_any_number_of_threads(batch):
     ids=["AVX2", "NEON"],
 )
 def test_the_kernels_compile_for(target):
-    modules, _ = code.emit(build(passes((3, 11, 13, 1), (5, 7), 17)))
+    modules, _ = emit.emit_plan(build(passes((3, 11, 13, 1), (5, 7), 17)))
     assert "fm" in jit.assembly(modules.values(), target)
 
 

@@ -7,11 +7,11 @@ import pytest
 from cpu_checks import compiled, op_program, pure, ran, same, step_of_model
 
 from ganglion import layers, models
-from ganglion.compiler.cpu import backend, code, templates
+from ganglion.compiler.cpu import backend, emit, jit
 from ganglion.compiler.cpu.elementwise import suits_lanes
+from ganglion.compiler.cpu.emit import form_of
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.plan import place_barriers
-from ganglion.compiler.cpu.templates import form_of
 from ganglion.compiler.cpu.text import F32, Parameter
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.pointwise import fill
@@ -48,7 +48,7 @@ CASES = {
 
 
 def sizes_in_texts(monkeypatch):
-    monkeypatch.setattr(templates, "_is_general", lambda _: False)
+    monkeypatch.setattr(emit, "_is_general", lambda _: False)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -155,7 +155,7 @@ def test_zeros_of_two_signs_have_texts_of_their_own():
 
 
 def test_functions_live_as_long_as_a_program_has_them(monkeypatch):
-    monkeypatch.setattr(code, "KEPT", 1)
+    monkeypatch.setattr(jit, "KEPT_FUNCTIONS", 1)
     runs = []
     for size in (20, 40):
         arrays = [np.arange(3.0 * size, dtype="float32").reshape(3, size)] * 2

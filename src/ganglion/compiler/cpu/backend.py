@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ganglion import config
-from ganglion.compiler.cpu import code, jit, tuning
-from ganglion.compiler.cpu.code import Record
+from ganglion.compiler.cpu import jit, tuning
+from ganglion.compiler.cpu.emit import Record
 from ganglion.compiler.cpu.host_calls import Callback
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.plan import CpuPlan, aligned
@@ -42,7 +42,7 @@ def compile(program: Program) -> CompiledProgram:  # noqa: A001 (the backends' v
         loaded = None if key is None else LOADED.get(key)
         if loaded is None:
             plan = build(program)
-            loaded = Loaded(plan, *code.load(plan), program.state)
+            loaded = Loaded(plan, *jit.load(plan), program.state)
             if key is not None and loaded.constant_bytes() <= MOST_CONSTANT_BYTES:
                 LOADED.add(key, loaded)
         names = dict(zip(loaded.state, program.state, strict=True))
@@ -62,7 +62,7 @@ def free_memory() -> None:
     with forks.held_off():
         ARENAS.free()
         LOADED.clear()
-        code.forget()
+        jit.forget_functions()
         jit.dispose()
 
 
@@ -71,7 +71,7 @@ class Loaded(NamedTuple):
 
     plan: CpuPlan
     calls: list[Record]
-    functions: dict[str, code.Function]
+    functions: dict[str, jit.Function]
     state: tuple[str, ...]
 
     def constant_bytes(self) -> int:
@@ -139,7 +139,7 @@ class CompiledProgram:
     ) -> None:
         self.plan = plan
         if loaded is None:
-            loaded = Loaded(plan, *code.load(plan), tuple(plan.state))
+            loaded = Loaded(plan, *jit.load(plan), tuple(plan.state))
         self._calls, self._functions = loaded.calls, loaded.functions
         self._names = names  # of states, where the plan has others for them
         ARENAS.announce(self, plan.arena)

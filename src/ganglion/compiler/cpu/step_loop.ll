@@ -195,9 +195,9 @@ entry:
   %mine2 = getelementptr inbounds i64, ptr %mine, i64 2
   %moving = load ptr, ptr %mine2, align 8
   %mine3 = getelementptr inbounds i64, ptr %mine, i64 3
-  %movers = load i64, ptr %mine3, align 8
+  %cursors = load i64, ptr %mine3, align 8
   %end = getelementptr inbounds [5 x i64], ptr %tape, i64 %count
-  %has.movers = icmp sgt i64 %movers, 0
+  %has.cursors = icmp sgt i64 %cursors, 0
   br label %step
 step:
   %s = phi i64 [ 0, %entry ], [ %s.next, %step.end ]
@@ -237,9 +237,9 @@ record.end:
   %r.more = icmp ult ptr %at.next, %end
   br i1 %r.more, label %record, label %move
 move:
-  br i1 %has.movers, label %mover, label %step.end
-mover:
-  %m = phi i64 [ 0, %move ], [ %m.next, %mover ]
+  br i1 %has.cursors, label %cursor, label %step.end
+cursor:
+  %m = phi i64 [ 0, %move ], [ %m.next, %cursor ]
   %m.word = mul i64 %m, 2
   %m.at = getelementptr inbounds i64, ptr %moving, i64 %m.word
   %slot = load ptr, ptr %m.at, align 8
@@ -249,8 +249,8 @@ mover:
   %new = add i64 %old, %by
   store i64 %new, ptr %slot, align 8
   %m.next = add i64 %m, 1
-  %m.more = icmp slt i64 %m.next, %movers
-  br i1 %m.more, label %mover, label %step.end
+  %m.more = icmp slt i64 %m.next, %cursors
+  br i1 %m.more, label %cursor, label %step.end
 step.end:
   %s.next = add i64 %s, 1
   %s.more = icmp slt i64 %s.next, %steps

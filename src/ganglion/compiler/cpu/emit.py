@@ -1,4 +1,4 @@
-"""Kernels apart from their sizes: one text, and one machine code, for many shapes.
+"""Kernels as LLVM IR: one text, and one machine code, for many shapes.
 
 The key of a kernel is all that its text depends on; sizes, strides and some numbers are
 parameters in it, whose values are told when the kernel runs. A template is made of the
@@ -9,6 +9,7 @@ Kernels without a template have their sizes in their text, and in their key.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,17 +18,39 @@ from typing import Any
 import numpy as np
 
 from ganglion.compiler import cache
-from ganglion.compiler.cpu.elementwise import Facts, fails_at_zero, suits_lanes
+from ganglion.compiler.cpu.elementwise import (
+    Facts,
+    LoopText,
+    fails_at_zero,
+    suits_lanes,
+)
+from ganglion.compiler.cpu.emitter import Emitted
+from ganglion.compiler.cpu.gemm import Contraction
+from ganglion.compiler.cpu.host_calls import emit_host_call
 from ganglion.compiler.cpu.packed_gemm import (
+    PackedContraction,
     PackedKind,
     packed_buffers,
     packed_kind,
     packed_values,
 )
-from ganglion.compiler.cpu.small_gemm import ProductKind, Sizes, is_small, kind_of
+from ganglion.compiler.cpu.scan_scatter import emit_pool_back, emit_scan, emit_scatter
+from ganglion.compiler.cpu.skip_zeros import NonzeroBits, Nonzeros
+from ganglion.compiler.cpu.small_gemm import (
+    ProductKind,
+    ProductText,
+    Sizes,
+    is_small,
+    kind_of,
+)
+from ganglion.compiler.cpu.sparse import BitContraction, NonzeroLists, emit_bits
 from ganglion.compiler.cpu.text import Parameter
+from ganglion.compiler.cpu.time_loop import emit_time_loop
 from ganglion.compiler.cpu.tuning import CPU
+from ganglion.compiler.cpu.winograd import Weights
+from ganglion.compiler.cpu.winograd_conv import Conv, Grads
 from ganglion.compiler.ir.graph import is_short
+from ganglion.compiler.plan.host_call import HostCall
 from ganglion.compiler.plan.kernels import (
     Apply,
     Buffer,
@@ -39,10 +62,22 @@ from ganglion.compiler.plan.kernels import (
     Literal,
     Load,
     Loop,
+    PoolBack,
+    Scan,
+    Scatter,
     Shape,
     Shuffled,
     Uniform,
     View,
+)
+from ganglion.compiler.plan.plan import Plan
+from ganglion.compiler.plan.time_loop import TimeLoop
+from ganglion.compiler.plan.winograd import (
+    WinogradConv,
+    WinogradGrads,
+    WinogradKernel,
+    WinogradSpread,
+    WinogradWeights,
 )
 
 Key = tuple[Any, ...]
@@ -308,3 +343,125 @@ def _constant(text: str, dtype: np.dtype) -> float:
     if dtype.kind == "b":
         return text == "True"
     return int(text) if dtype.kind in "iu" else float(text)
+
+
+# ---- texts ---------------------------------------------------------------------------
+
+EMITTERS: dict[type[Kernel], Callable[[Any], Emitted]] = {
+    Loop: lambda k: LoopText(k).emit(),
+    Contract: lambda k: _contraction(k).emit(),
+    PoolBack: emit_pool_back,
+    Scan: emit_scan,
+    Scatter: emit_scatter,
+    HostCall: emit_host_call,
+    Nonzeros: lambda k: NonzeroLists(k).emit(),
+    NonzeroBits: emit_bits,
+    TimeLoop: lambda k: emit_time_loop(k, emit_kernel),
+    WinogradWeights: lambda k: Weights().emit(k),
+    WinogradConv: lambda k: Conv(k).emit(),
+    WinogradSpread: lambda k: Conv(k).emit(),
+    WinogradGrads: lambda k: Grads(k).emit(),
+    WinogradKernel: lambda k: Weights().emit_back(k),
+}
+
+
+def _contraction(
+    kernel: Contract,
+) -> Contraction | BitContraction | PackedContraction:
+    if kernel.packed:
+        return PackedContraction.of(kernel)
+    return BitContraction(kernel) if kernel.bits else Contraction(kernel)
+
+
+@dataclass(frozen=True)
+class Record:
+    """One call of a step: a function by its hash, its arguments, how threads split it.
+
+    Arguments are the addresses of buffers, then the values of parameters.
+    """
+
+    function: str
+    buffers: tuple[Buffer, ...]
+    parallel: int
+    grain: int
+    parameters: tuple[int, ...] = ()
+
+    @property
+    def grains(self) -> int:
+        """How many parts threads may take at most: the last may be smaller."""
+        return -(-self.parallel // self.grain)
+
+
+def emit_plan(plan: Plan) -> tuple[dict[str, str], list[Record]]:
+    """Return every function's module by its hash, and the calls of a step in order."""
+    modules: dict[str, str] = {}
+    records = []
+    for kernel in plan.kernels:
+        form = form_of(kernel)
+        signature, module = emit_form(form)
+        modules[signature.name] = module
+        records.append(signature.called(form))
+    return modules, records
+
+
+@dataclass(frozen=True)
+class Signature:
+    """How a function is called: with which buffers of a form, by their numbers.
+
+    How threads may split it is a number, or a parameter.
+    """
+
+    name: str
+    buffers: tuple[int, ...]
+    parallel: int
+    grain: int
+
+    def called(self, form: Form) -> Record:
+        """Return the call of a kernel of this form."""
+        buffers = tuple([form.buffers[number] for number in self.buffers])
+        parallel, grain = form.value(self.parallel), form.value(self.grain)
+        return Record(self.name, buffers, parallel, grain, form.values)
+
+
+def emit_form(form: Form) -> tuple[Signature, str]:
+    """Return how the function of a form is called, and its module."""
+    template = form.template()
+    if isinstance(template, LoopTemplate):
+        loop = LoopText(template.kernel, template.facts, template.parameters)
+        emitted, buffers = loop.emit(), template.buffers
+    elif isinstance(template, ProductKind):
+        product = ProductText(template)
+        emitted, buffers = product.emit(), product.buffers
+    elif isinstance(template, PackedKind):
+        packed = PackedContraction.told(template)
+        emitted, buffers = packed.emit(), packed_buffers(packed.kernel)
+    else:
+        emitted, buffers = emit_kernel(template), form.buffers
+        _check_buffers(template, emitted)
+    name = "k" + hashlib.sha256(emitted.text.encode()).hexdigest()[:24]
+    numbers = {buffer: number for number, buffer in enumerate(buffers)}
+    passed = tuple(numbers[buffer] for buffer in emitted.buffers)
+    signature = Signature(name, passed, emitted.parallel, emitted.grain)
+    return signature, _module(name, emitted)
+
+
+def emit_kernel(kernel: Kernel) -> Emitted:
+    """Return a kernel as text."""
+    return EMITTERS[type(kernel)](kernel)
+
+
+def _check_buffers(kernel: Kernel, emitted: Emitted) -> None:
+    """Refuse code that touches buffers its kernel does not name: barriers need them."""
+    named = {*kernel.reads(), *kernel.writes()}
+    hidden = [b for b in emitted.buffers if b not in named and b.kind != "constant"]
+    if hidden:
+        raise AssertionError(f"{kernel.name} does not name {hidden}")
+
+
+_END_OF_MODULE = "attributes #0 = { nounwind }\n!0 = !{}\n"
+
+
+def _module(name: str, emitted: Emitted) -> str:
+    text = emitted.text.replace("define void @kernel(", f"define void @{name}(", 1)
+    declared, helpers = sorted(emitted.declared), sorted(emitted.helpers)
+    return "\n".join([*declared, text, *helpers, _END_OF_MODULE])

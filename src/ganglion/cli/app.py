@@ -223,6 +223,7 @@ _add(
     "digits.keras digits.o --target aarch64-linux",
     "digits.keras digits.py",
     "digits.keras digits.wasm",
+    "digits.keras --page try-it",
     "--formats",
 )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +11,8 @@ import typer
 
 from ganglion.cli.console import say, working
 from ganglion.cli.options import ModelFile, choice, completed
+
+PAGE = "index.html"
 
 
 def _format_names() -> list[str]:
@@ -32,6 +36,20 @@ def _list_formats(is_asked: bool) -> None:
         raise typer.Exit
 
 
+@contextmanager
+def _folder(path: Path | None) -> Iterator[None]:
+    """Make a folder that is missing; leave none behind if nothing comes into it."""
+    is_new = path is not None and not path.exists()
+    if path is not None:
+        path.mkdir(exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        if path is not None and is_new:
+            path.rmdir()
+        raise
+
+
 def _sizes(text: str) -> tuple[int | None, ...]:
     """Return the shape of an input, with an axis of rows before what was given.
 
@@ -46,7 +64,9 @@ def _sizes(text: str) -> tuple[int | None, ...]:
 
 def export(
     model: ModelFile,
-    out: Annotated[Path, typer.Argument(help="The file to write.")],
+    out: Annotated[
+        Path | None, typer.Argument(help="The file to write.", show_default=False)
+    ] = None,
     format: Annotated[  # noqa: A002 (the option's name)
         str | None,
         typer.Option(
@@ -79,6 +99,13 @@ def export(
             "once for each input.",
         ),
     ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Write index.html there: a page to try the model in any browser.",
+        ),
+    ] = None,
     formats: Annotated[
         bool,
         typer.Option(
@@ -95,6 +122,11 @@ def export(
     from ganglion.export.formats import find
     from ganglion.layers import InputSpec
 
+    if (out is None) == (page is None):
+        raise typer.BadParameter("say what to write: OUT, or --page FOLDER.")
+    if page is not None:
+        format, out = "page", page / PAGE  # noqa: A001
+    assert out is not None
     find(format, out)  # before the model is read: that takes longer
     shapes = [InputSpec(shape=_sizes(text)) for text in shape or ()]
     options = {
@@ -103,6 +135,6 @@ def export(
         "weights": weights,
         "target": target,
     }
-    with working(f"exporting {model}"):
+    with working(f"exporting {model}"), _folder(page):
         exported = export_model(saving.load_model(model), out, format, **options)
     say(str(exported))

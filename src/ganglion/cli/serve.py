@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -10,6 +10,8 @@ from ganglion.cli.console import say
 from ganglion.cli.options import ModelFile, Threads, above_zero, checked
 
 INSTALL = 'ganglion serve needs Starlette and uvicorn: pip install "ganglion-nn[serve]"'
+
+MOST_PARAMETERS = 3_000_000  # of models inside of a page: larger ones are asked by HTTP
 
 
 def serve(
@@ -59,10 +61,23 @@ def serve(
     bound = server.listen(host, port)
     say(f"Compiling {service.interface.name} for batches of 1 to {batch_size} …")
     service.warm_up()
-    page = trial.page(service.interface)
+    page = _page(net, service.interface)
     where, port = bound.getsockname()[:2]
     shown = f"[{where}]" if ":" in where else where
     say(f"Try it at http://{shown}:{port}/ (Ctrl-C ends it). For example:")
     say(f"  {trial.example(service.interface, f'http://{shown}:{port}')}")
     server.server_of(app.application(service, page), service).run([bound])
     say("Stopped; every request under way has its answer.")
+
+
+def _page(model: Any, interface: Any) -> str:
+    """Return the page; it runs the model in the browser where that can be had."""
+    from ganglion.serve import trial
+
+    module = None
+    if model.count_params() <= MOST_PARAMETERS:
+        try:
+            module = trial.module_of(model, interface)
+        except (ValueError, NotImplementedError, ImportError):
+            module = None  # text, several inputs, an op that no export has: by HTTP
+    return trial.page(interface, module)

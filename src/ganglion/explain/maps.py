@@ -162,6 +162,25 @@ class Explainer(Model):
         return maps, classes, scores
 
 
+class WithMaps(Model):
+    """A model that also gives the map of the class that it predicts, to be exported.
+
+    Its outputs are the scores, and the maps in the size of the features, as computed.
+
+    Args:
+        model: One that `map_method` knows a method for.
+    """
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(name=model.name)
+        self.explainer = _explainer(model, "auto", None)
+
+    def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+        predicted = ops.full((inputs.shape[0],), -1, "int32")
+        maps, _, scores = self.explainer([inputs, predicted])
+        return scores, maps
+
+
 def _chosen(scores: Any, wanted: Any) -> tuple[Any, Any]:
     """Return the class of each row, and how its map adds up from those of all."""
     if scores.shape[-1] == 1:  # one unit: high for class 1, low for class 0

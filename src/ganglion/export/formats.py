@@ -79,6 +79,13 @@ FORMATS: tuple[Format, ...] = (
         needs=("llvmlite",),
     ),
     Format(
+        "page",
+        (".html",),
+        "One page to try the model in a browser, which needs no server.",
+        "ganglion.serve.trial:write",
+        needs=("llvmlite",),
+    ),
+    Format(
         "onnx",
         (".onnx",),
         "ONNX, for any number of rows: onnxruntime, OpenVINO, TensorRT and others.",

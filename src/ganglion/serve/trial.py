@@ -11,11 +11,14 @@ import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ganglion.explain import heat_colors
+from ganglion.explain import WithMaps, heat_colors
+from ganglion.export.formats import Artifact
+from ganglion.layers import InputSpec
 from ganglion.pages.document import asset, document
 from ganglion.pages.markup import Html, element, joined
 from ganglion.serve.interface import Interface
@@ -37,29 +40,53 @@ class Module:
 
     Args:
         bytes: The module.
-        script: JavaScript that defines `load(bytes)`, a promise of an object with
-            `predict(Float32Array)`, a `Float32Array` of the outputs.
-        map_shape: Rows and columns of the class activation maps, a map a class, which
-            follow the scores among the outputs; None where there are none.
+        map_width: Columns of the class activation map, its second output; None where
+            it has none.
     """
 
     bytes: bytes
-    script: str
-    map_shape: tuple[int, int] | None = None
+    map_width: int | None = None
 
 
-def page(interface: Interface, module: Module | None = None) -> str:
-    """Return the page as text; without a module it asks the server it came from."""
+def module_of(model: Any, interface: Interface) -> Module:
+    """Return a model as WebAssembly; refuse one that it cannot be, and say why."""
+    from ganglion.export import wasm
+    from ganglion.export.inference import inference_of
+
+    ways_in(interface, is_alone=True)
+    if not interface.maps:
+        return Module(wasm.module_of(inference_of(model)))
+    signature = [InputSpec(shape=model.input_shape, dtype=model.inputs[0].dtype)]
+    inference = inference_of(WithMaps(model), 1, signature)
+    return Module(wasm.module_of(inference), inference.outputs[1].shape[-1])
+
+
+def write(model: Any, path: Path) -> Artifact:
+    """Return the page of a model as one file; see `ganglion.export`."""
+    interface = Interface.of(model)
+    text = page(interface, module_of(model, interface), server=False)
+    return Artifact({path: text.encode()})
+
+
+def page(
+    interface: Interface, module: Module | None = None, server: bool = True
+) -> str:
+    """Return the page as text.
+
+    Args:
+        interface: Of the model.
+        module: The model that is asked; without it, the server that the page is from.
+        server: Whether the page is from a server.
+    """
     ways = ways_in(interface, module is not None)
     data: dict[str, Any] = {"interface": interface.as_data() | {"ways": ways}}
     scripts, allow = [asset("trial.js")], ["connect-src 'self'"]
     if module is not None:
-        # Without the sign for the end of a line, base64 is the densest JSON can hold.
         data["module"] = {
             "bytes": base64.b64encode(module.bytes).decode(),
-            "map_shape": module.map_shape,
+            "map_width": module.map_width,
         }
-        scripts = [module.script, *scripts]
+        scripts = [_loader(), *scripts]
         allow = ["script-src 'wasm-unsafe-eval'"]
     if interface.maps:
         data["heat-colours"] = heat_colors(np.linspace(0, 1, 256)).tolist()
@@ -72,13 +99,20 @@ def page(interface: Interface, module: Module | None = None) -> str:
     body = element("main", _inputs(interface, ways), _answer(interface), class_="trial")
     return document(
         f"Try {name}",
-        joined([top, body, _footer(module)]),
+        joined([top, body, _footer(module is not None, server)]),
         generator="ganglion",
         data=data,
         scripts=scripts,
         styles=[asset("trial.css")],
         allow=allow,
     )
+
+
+def _loader() -> str:
+    """Return the JavaScript of exports, which is a module, as a plain script."""
+    from ganglion.export import wasm
+
+    return wasm.javascript().decode().replace("export async function", "async function")
 
 
 def ways_in(interface: Interface, is_alone: bool = False) -> list[str]:
@@ -286,22 +320,21 @@ def _check(name: str, text: str, is_on: bool) -> Html:
     return element("label", box, text)
 
 
-def _footer(module: Module | None) -> Html:
-    if module is None:
-        text = (
-            "Made by ganglion serve. What you give is sent to this server and not "
-            "kept. Its interface: "
-        )
-        links = [
-            element("a", path, href=path.lstrip("/"))
-            for path in ("/openapi.json", "/model", "/metrics", "/health")
-        ]
-        return element("footer", text, *_between(links))
-    return element(
-        "footer",
-        "Made by ganglion export --page. The model is inside of this page and runs in "
-        "your browser: what you give stays here.",
-    )
+def _footer(is_alone: bool, server: bool) -> Html:
+    texts = [
+        "The model is inside of this page and runs in your browser: what you give "
+        "stays here."
+        if is_alone
+        else "What you give is sent to the server of this page, and not kept."
+    ]
+    if not server:
+        return element("footer", "Made by ganglion export. ", *texts)
+    links = [
+        element("a", path, href=path.lstrip("/"))
+        for path in ("/openapi.json", "/model", "/metrics", "/health")
+    ]
+    told = "Made by ganglion serve. "
+    return element("footer", told, *texts, " Its interface: ", *_between(links))
 
 
 def _between(parts: Sequence[Html]) -> list[Html]:

@@ -54,6 +54,8 @@ class Browser:
             "--disable-dev-shm-usage",
             "--no-first-run",
             "--hide-scrollbars",
+            "--use-fake-device-for-media-stream",  # a camera that shows a pattern
+            "--use-fake-ui-for-media-stream",  # which may be used
             f"--user-data-dir={self._folder.name}",
             "--remote-debugging-pipe",
         ]

@@ -42,20 +42,18 @@
     return head !== "values" && scores.length === 1 ? [1 - scores[0], scores[0]] : scores;
   }
 
-  // By WebAssembly: it gives scores, and behind them a map of every class.
+  // By WebAssembly: it gives scores, and where it can a map of the likeliest class.
   async function ownModel() {
     const text = atob(module.bytes);
     const bytes = Uint8Array.from(text, (sign) => sign.charCodeAt(0));
     const model = await load(bytes);
     return (row) => {
-      const outputs = Array.from(model.predict(Float32Array.from(row.flat(Infinity))));
-      if (!module.map_shape) return { values: probabilities(outputs) };
-      const count = about.outputs[0].shape[0];
-      const values = probabilities(outputs.slice(0, count));
-      const [rows, width] = module.map_shape;
-      const best = Math.min(values.indexOf(Math.max(...values)), count - 1);
-      const of = (i) => outputs[count + i * count + best];
-      return { values, map: { values: Array.from({ length: rows * width }, (_, i) => of(i)), width } };
+      const outputs = model.predict(Float32Array.from(row));
+      const [scores, map] = module.map_width ? outputs : [outputs];
+      return {
+        values: probabilities(Array.from(scores)),
+        map: map && { values: Array.from(map), width: module.map_width },
+      };
     };
   }
 

@@ -26,7 +26,7 @@ FLOORS: list[tuple[str, str]] = [
         "tree tensors gradients variables symbolic serialization keras2 ops "
         "random activations initializers regularizers constraints layers losses "
         "metrics optimizers mixed_precision dtype_policies quantizers oldpaths compat "
-        "operation scopes signal_windows legacy distribution",
+        "operation scopes signal_windows legacy distribution hyperparameters",
     ),
     (
         "services",

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ganglion import keras2, ops
+from ganglion.hyperparameters import Hyperparameter
 from ganglion.serialization import (
     Configured,
     custom_object_scope,
@@ -64,6 +65,9 @@ class L1L2(Regularizer):
     0.8
     """
 
+    l1 = Hyperparameter()
+    l2 = Hyperparameter()
+
     def __init__(self, l1: float = 0.0, l2: float = 0.0) -> None:
         self.l1 = _strength("l1", 0.0 if l1 is None else l1)
         self.l2 = _strength("l2", 0.0 if l2 is None else l2)
@@ -85,6 +89,8 @@ class L1(Regularizer):
     0.3
     """
 
+    l1 = Hyperparameter()
+
     @_or_called_l
     def __init__(self, l1: float = 0.01) -> None:
         self.l1 = _strength("l1", 0.01 if l1 is None else l1)
@@ -100,6 +106,8 @@ class L2(Regularizer):
     >>> round(float(L2(0.1)([1.0, -2.0])), 3)
     0.5
     """
+
+    l2 = Hyperparameter()
 
     @_or_called_l
     def __init__(self, l2: float = 0.01) -> None:
@@ -118,6 +126,8 @@ class OrthogonalRegularizer(Regularizer):
     >>> round(float(OrthogonalRegularizer(0.1)(x)), 3)
     0.071
     """
+
+    factor = Hyperparameter()
 
     def __init__(self, factor: float = 0.01, mode: str = "rows") -> None:
         if mode not in ("rows", "columns"):

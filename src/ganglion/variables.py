@@ -34,6 +34,7 @@ from ganglion.compiler.ir.graph import (
 from ganglion.compiler.ir.origin import layer_path
 from ganglion.compiler.ir.pointwise import cast, stop_gradient
 from ganglion.compiler.ir.shaping import is_float
+from ganglion.hyperparameters import Number
 from ganglion.system import budget
 
 # NumPy's name of an operator, which `array + variable` calls, and ours.
@@ -366,6 +367,7 @@ class Scope:
         self.shared_values: dict[Any, Any] = {}  # see `Optimizer._for_all`
         self.depth = 0  # of the layers that are being called
         self._names: set[str] = set()
+        self._numbers: dict[Any, Variable] = {}
         self._calls = self._assignments = 0
 
     def read(self, variable: Variable) -> Value:
@@ -390,6 +392,21 @@ class Scope:
             name = f"{variable.path}~{number}"
         self._names.add(name)
         return Input(name, variable.shape, variable.unsynced_array.dtype)
+
+    @property
+    def numbers(self) -> frozenset[Variable]:
+        """The hyperparameters that were read: nothing else has these variables."""
+        return frozenset(self._numbers.values())
+
+    def number(self, number: Number, dtype: Any) -> Value:
+        """Return a hyperparameter as an input of the step."""
+        key = (number.origin, float(number), dtype)
+        if key not in self._numbers:
+            name = number.text.replace("/", "by")
+            self._numbers[key] = Variable(
+                np.asarray(float(number), dtype), trainable=False, name=name
+            )
+        return self.read(self._numbers[key])
 
     def write(self, variable: Variable, value: Any) -> Variable:
         """Record the variable's new value."""
@@ -619,6 +636,10 @@ def read(x: Any, dtype: Any = None) -> Value:
         value = None if recording is None else recording.value_of(x)
         if value is not None:
             return value
+    if isinstance(x, Number) and scope is not None and not scope.concrete:
+        dtype = np.dtype(dtype or config.floatx())
+        if is_float(dtype) or (dtype.kind in "iu" and x.is_integer()):
+            return scope.number(x, dtype)
     array = np.asarray(x)
     if array.dtype == object:
         raise TypeError(f"Cannot use {type(x).__name__} as an array: {x!r:.80}")

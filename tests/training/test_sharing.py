@@ -10,7 +10,8 @@ import pytest
 
 import ganglion as keras
 from ganglion import layers, recipes
-from ganglion.training.sharing import SharedSteps
+from ganglion.training import data_adapters
+from ganglion.training.sharing import SharedSteps, program_key
 
 RNG = np.random.default_rng(0)
 FLAT = RNG.normal(size=(20, 6)).astype("float32")
@@ -164,6 +165,92 @@ def test_rates_names_and_seeds_do_not_tell_models_apart():
 def test_what_changes_a_step_tells_models_apart(make):
     assert traces(dense(), make()) == 2
     assert traces(make(), make()) == 1
+
+
+# What is made of a number that models may differ in, and still share their program.
+optimizers, regularizers = keras.optimizers, keras.regularizers
+schedules = optimizers.schedules
+
+
+def with_rate(schedule):
+    return dense(optimizer=optimizers.SGD(schedule))
+
+
+def with_layer(layer, shape=(6,)):
+    stack = [layers.Reshape(shape), layer, layers.Flatten(), layers.Dense(2)]
+    return compiled(keras.Sequential([keras.Input((6,)), *stack]), "sgd")
+
+
+NUMBERS = {
+    "beta_1": lambda v: dense(optimizer=optimizers.Adam(0.01, beta_1=v)),
+    "beta_2": lambda v: dense(optimizer=optimizers.Nadam(0.01, beta_2=v)),
+    "epsilon": lambda v: dense(optimizer=optimizers.Adam(0.01, epsilon=v)),
+    "weight_decay": lambda v: dense(optimizer=optimizers.AdamW(weight_decay=v)),
+    "momentum": lambda v: dense(optimizer=optimizers.SGD(momentum=v, nesterov=True)),
+    "rho": lambda v: dense(optimizer=optimizers.RMSprop(rho=v, centered=True)),
+    "clipnorm": lambda v: dense(optimizer=optimizers.SGD(clipnorm=v)),
+    "global_clipnorm": lambda v: dense(optimizer=optimizers.SGD(global_clipnorm=v)),
+    "clipvalue": lambda v: dense(optimizer=optimizers.SGD(clipvalue=v)),
+    "ema": lambda v: dense(optimizer=optimizers.SGD(use_ema=True, ema_momentum=v)),
+    "lion": lambda v: dense(optimizer=optimizers.Lion(beta_1=v)),
+    "ftrl": lambda v: dense(optimizer=optimizers.Ftrl(l1_regularization_strength=v)),
+    "muon": lambda v: dense(optimizer=optimizers.Muon(momentum=v)),
+    "dropout": lambda v: with_layer(layers.Dropout(v)),
+    "noise": lambda v: with_layer(layers.GaussianNoise(v)),
+    "gaussian": lambda v: with_layer(layers.GaussianDropout(v)),
+    "alpha": lambda v: with_layer(layers.AlphaDropout(v)),
+    "recurrent": lambda v: with_layer(layers.LSTM(2, dropout=v), (3, 2)),
+    "rotation": lambda v: with_layer(layers.RandomRotation(v), (3, 2, 1)),
+    "contrast": lambda v: with_layer(layers.RandomContrast(v), (3, 2, 1)),
+    "activity": lambda v: with_layer(layers.ActivityRegularization(l1=v)),
+    "l2": lambda v: with_layer(layers.Dense(2, kernel_regularizer=regularizers.L2(v))),
+    "smoothing": lambda v: dense(
+        loss=keras.losses.CategoricalCrossentropy(label_smoothing=v)
+    ),
+    "delta": lambda v: dense(loss=keras.losses.Huber(v)),
+    "loss_weights": lambda v: dense(loss_weights=v),
+    "exponential": lambda v: with_rate(schedules.ExponentialDecay(v, int(9 * v), v)),
+    "polynomial": lambda v: with_rate(schedules.PolynomialDecay(v, int(9 * v), v / 9)),
+    "cosine": lambda v: with_rate(
+        schedules.CosineDecay(v, int(9 * v), v, warmup_target=v / 2, warmup_steps=3)
+    ),
+    "restarts": lambda v: with_rate(
+        schedules.CosineDecayRestarts(v, int(9 * v), 1 + v, v, v / 2)
+    ),
+    "piecewise": lambda v: with_rate(
+        schedules.PiecewiseConstantDecay([int(9 * v), 20], [v, v / 2, v / 4])
+    ),
+}
+
+
+def traced(model, y=Y):
+    table = data_adapters.table(model, FLAT, y)
+    return model._step_cache.traced("train", table, table.signature(20, 20, True))
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_models_that_differ_in_a_number_have_one_program(name):
+    first, second = (traced(NUMBERS[name](value)) for value in (0.3, 0.7))
+    assert program_key(first.program) == program_key(second.program)
+    assert told(first) != told(second)
+
+
+def told(step):
+    names = [name for name in step.program.state if name in step.numbers]
+    return [float(step.variables[name].array) for name in names]
+
+
+def test_a_number_of_the_step_is_computed_as_python_computes_it():
+    step = traced(NUMBERS["beta_1"](0.9))
+    numbers = {n.rpartition("/")[2]: step.variables[n].array for n in step.numbers}
+    assert numbers["(1 - beta_1)"] == np.float32(1 - 0.9)
+    assert numbers["beta_1"] == np.float32(0.9)
+
+
+def test_numbers_that_make_a_simpler_step_stay_in_it():
+    plain, heavy = (traced(NUMBERS["momentum"](value)) for value in (0.0, 0.9))
+    assert len(plain.program.graph.nodes) < len(heavy.program.graph.nodes)
+    assert not any(name.endswith("momentum") for name in plain.numbers)
 
 
 def test_weights_that_are_not_trained_tell_models_apart():

@@ -183,6 +183,8 @@ class History(Callback):
     ([0, 1, 2], ['loss'])
     """
 
+    may_lag = True
+
     def __init__(self) -> None:
         super().__init__()
         self.history: dict[str, list[Any]] = {}
@@ -327,6 +329,12 @@ class CallbackList(Callback):
             for callback in self.callbacks
             for name in _BATCH_HOOKS[mode]
         )
+
+    @property
+    def may_lag(self) -> bool:
+        """Whether all callbacks are content to hear of an epoch after later ones."""
+        # What a class inherits says nothing of its own hooks.
+        return all(vars(type(c)).get("may_lag", False) for c in self.callbacks)
 
     @property
     def has_foreign(self) -> bool:

@@ -12,7 +12,8 @@ import importlib
 import math
 import sys
 from collections.abc import Mapping
-from typing import Protocol
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from ganglion.compiler.ir.graph import Graph, Node
 from ganglion.compiler.ir.program import Program
 from ganglion.system import uncompiled
 from ganglion.system.terminal import tell_once
+
+if TYPE_CHECKING:
+    from ganglion.compiler.cpu.script import Script
 
 __all__ = ["Backend", "Executable", "Program", "available", "backend", "backend_for"]
 
@@ -97,6 +101,15 @@ def free_memory() -> None:
 def available() -> dict[str, str | None]:
     """Return every backend with the reason why it is unavailable (None: it works)."""
     return {name: unavailable_reason(name) for name in _MODULES}
+
+
+def script() -> AbstractContextManager[Script | None]:
+    """Return a script for programs that run natively, None where there are none."""
+    if _MODULES["cpu"] not in sys.modules:
+        return nullcontext()
+    from ganglion.compiler.cpu.script import Script
+
+    return Script()
 
 
 # ---- which one a program runs on -----------------------------------------------------

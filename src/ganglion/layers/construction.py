@@ -57,9 +57,13 @@ def input_hint_from(kwargs: dict[str, Any]) -> tuple[int | None, ...] | None:
     return (batch, hints["input_dim"]) if "input_dim" in hints else None
 
 
+# Of many models that are made alike, every layer asks for it.
+_signature = functools.lru_cache(maxsize=512)(inspect.signature)
+
+
 def bound_arguments(cls: type, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of `__init__` by name, defaults included."""
-    signature = inspect.signature(cls.__init__)  # type: ignore[misc]
+    signature = _signature(cls.__init__)  # type: ignore[misc]
     try:
         bound = signature.bind(None, *args, **kwargs)
     except TypeError:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from ganglion import config, ops, random, regularizers
+from ganglion.hyperparameters import Hyperparameter
 from ganglion.layers.arguments import share, spatial_axes
 from ganglion.layers.base import InputSpec, Layer
 
@@ -50,6 +50,8 @@ class Dropout(_Noise):
     True
     """
 
+    rate = Hyperparameter()
+
     def __init__(
         self, rate: float, noise_shape: Any = None, seed: Any = None, **kwargs: Any
     ) -> None:
@@ -66,7 +68,7 @@ def _dropped(layer: Any, inputs: Any, noise_shape: Any) -> Any:
     if layer.rate == 1:
         return ops.zeros_like(inputs)
     return random.dropout(
-        inputs, float(layer.rate), noise_shape=noise_shape, seed=layer.seed_generator
+        inputs, layer.rate, noise_shape=noise_shape, seed=layer.seed_generator
     )
 
 
@@ -169,6 +171,8 @@ class GaussianNoise(_Noise):
     (array([[1., 1., 1., 1.]], dtype=float32), False)
     """
 
+    stddev = Hyperparameter()
+
     def __init__(self, stddev: float, seed: Any = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.stddev = share(stddev, "stddev")
@@ -178,7 +182,7 @@ class GaussianNoise(_Noise):
         noise = random.normal(
             inputs.shape,
             0.0,
-            float(self.stddev),
+            self.stddev,
             self.compute_dtype,
             self.seed_generator,
         )
@@ -195,6 +199,8 @@ class GaussianDropout(_Noise):
     (array([[1., 1., 1., 1.]], dtype=float32), False)
     """
 
+    rate = Hyperparameter()
+
     def __init__(self, rate: float, seed: Any = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.rate = share(rate, "rate")
@@ -203,7 +209,7 @@ class GaussianDropout(_Noise):
         self._set_noise(rate, seed)
 
     def _disturb(self, inputs: Any) -> Any:
-        spread = math.sqrt(self.rate / (1.0 - self.rate))
+        spread = (self.rate / (1.0 - self.rate)) ** 0.5
         noise = random.normal(
             inputs.shape, 1.0, spread, self.compute_dtype, self.seed_generator
         )
@@ -224,6 +230,8 @@ class AlphaDropout(_Noise):
     (array([[1., 1., 1., 1.]], dtype=float32), False)
     """
 
+    rate = Hyperparameter()
+
     def __init__(
         self, rate: float, noise_shape: Any = None, seed: Any = None, **kwargs: Any
     ) -> None:
@@ -235,7 +243,7 @@ class AlphaDropout(_Noise):
         self._set_noise(rate, seed)
 
     def _disturb(self, inputs: Any) -> Any:
-        rate = float(self.rate)
+        rate = self.rate
         noise_shape = self.noise_shape or (None,) * inputs.ndim
         shape = [
             n if m is None else m

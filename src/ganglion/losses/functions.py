@@ -188,7 +188,7 @@ def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> Any:
     error = y_pred - y_true
     size = ops.absolute(error)
     line = delta * size - 0.5 * delta * delta
-    is_small = ops.less_equal(size, float(delta))
+    is_small = ops.less_equal(size, delta)
     return ops.mean(ops.where(is_small, 0.5 * ops.square(error), line), axis=-1)
 
 

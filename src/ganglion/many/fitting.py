@@ -295,6 +295,8 @@ class Fitting:
 class Watch(Callback):
     """Counts epochs for the progress, and ends a training whose loss is no number."""
 
+    may_lag = True
+
     def __init__(self, progress: Progress) -> None:
         super().__init__()
         self._progress = progress

@@ -15,6 +15,7 @@ from ganglion.compiler.ir import shaping
 from ganglion.compiler.ir.graph import Input, ShapeError, Value, dtype_name
 from ganglion.compiler.ir.shaping import is_float
 from ganglion.dtypes import FLOAT8_TYPES, standardize_dtype
+from ganglion.hyperparameters import Number
 from ganglion.system import uncompiled
 from ganglion.tensors import evaluated, get_keras_mask, with_mask, without_mask
 from ganglion.variables import current_scope, read
@@ -133,7 +134,7 @@ def promoted(*operands: Any) -> list[Value]:
     A Python number takes the type of the arrays it meets; see `result_type`.
     """
     known = [x if is_weak(x) else read(x) for x in operands]
-    types = tuple([x.dtype if isinstance(x, Value) else type(x) for x in known])
+    types = tuple([x.dtype if isinstance(x, Value) else _kind(x) for x in known])
     dtype = _common_type(types, config.floatx())
     return broadcast_all(
         [
@@ -143,9 +144,13 @@ def promoted(*operands: Any) -> list[Value]:
     )
 
 
+def _kind(x: Any) -> type:
+    return float if isinstance(x, Number) else type(x)
+
+
 def common_type(arrays: Sequence[Value], scalars: Sequence[Any] = ()) -> np.dtype:
     """Return the type that arrays and Python numbers are brought to."""
-    types = (*(array.dtype for array in arrays), *map(type, scalars))
+    types = (*(array.dtype for array in arrays), *map(_kind, scalars))
     return _common_type(types, config.floatx())
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Unpack
 
 from ganglion import keras2, ops
+from ganglion.hyperparameters import Hyperparameter
 from ganglion.optimizers.arguments import (
     Common,
     Shared,
@@ -23,9 +24,9 @@ _RATE = keras2.Changed(0.001, keras2=0.002)
 class Moments(Optimizer):
     """Two moving averages per variable: of the gradient, and of its square."""
 
-    beta_1: float
-    beta_2: float
-    epsilon: float
+    beta_1 = Hyperparameter()
+    beta_2 = Hyperparameter()
+    epsilon = Hyperparameter()
 
     def _set_rates(self, beta_1: Any, beta_2: Any, epsilon: Any) -> None:
         self.beta_1 = below_one("beta_1", beta_1)
@@ -305,6 +306,11 @@ class Adafactor(Optimizer):
     array([[0.6068, 1.0412],
            [0.7218, 0.1246]], dtype=float32)
     """
+
+    beta_2_decay = Hyperparameter()
+    epsilon_1 = Hyperparameter()
+    epsilon_2 = Hyperparameter()
+    clip_threshold = Hyperparameter()
 
     @with_common
     def __init__(

@@ -20,6 +20,7 @@ from ganglion import config, initializers, keras2, ops
 from ganglion.compiler.ir.graph import Constant, ShapeError, Value
 from ganglion.compiler.ir.origin import inside
 from ganglion.gradients import GradientTape
+from ganglion.hyperparameters import Hyperparameter
 from ganglion.optimizers.arguments import (
     number,
     optional_count,
@@ -56,6 +57,11 @@ class Optimizer:
     array([0.5, 1.5], dtype=float32)
     """
 
+    weight_decay = Hyperparameter()
+    clipnorm = Hyperparameter()
+    clipvalue = Hyperparameter()
+    global_clipnorm = Hyperparameter()
+    ema_momentum = Hyperparameter()
     # Old names that the constructor understands beside its own.
     _keras2_arguments: tuple[str, ...] = ("lr", "decay")
 
@@ -74,12 +80,9 @@ class Optimizer:
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        refuse_unknown(
-            type(self).__name__,
-            kwargs,
-            Optimizer._keras2_arguments,
-            inspect.signature(Optimizer),
-        )
+        if kwargs:
+            known, old = inspect.signature(Optimizer), Optimizer._keras2_arguments
+            refuse_unknown(type(self).__name__, kwargs, old, known)
         self.weight_decay = optional_number("weight_decay", weight_decay)
         self.clipnorm = optional_number("clipnorm", clipnorm)
         self.clipvalue = optional_number("clipvalue", clipvalue)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Unpack
 
 from ganglion import initializers, keras2, ops
+from ganglion.hyperparameters import Hyperparameter
 from ganglion.optimizers.arguments import Common, number, small
 from ganglion.optimizers.base import Optimizer, cast_to, with_common
 from ganglion.serialization import export
@@ -25,6 +26,8 @@ class SGD(Optimizer):
     >>> w.numpy()
     array([-0.5], dtype=float32)
     """
+
+    momentum = Hyperparameter()
 
     @with_common
     def __init__(
@@ -66,6 +69,9 @@ class Lion(Optimizer):
     >>> w.numpy().round(4)
     array([0.5, 1.5], dtype=float32)
     """
+
+    beta_1 = Hyperparameter()
+    beta_2 = Hyperparameter()
 
     @with_common
     def __init__(
@@ -128,6 +134,10 @@ class RMSprop(Optimizer):
     array([-0.2], dtype=float32)
     """
 
+    rho = Hyperparameter()
+    momentum = Hyperparameter()
+    epsilon = Hyperparameter()
+
     @with_common
     def __init__(
         self,
@@ -186,6 +196,8 @@ class Adagrad(Optimizer):
     array([0.5028, 1.1508], dtype=float32)
     """
 
+    epsilon = Hyperparameter()
+
     @with_common
     def __init__(
         self,
@@ -228,6 +240,9 @@ class Adadelta(Optimizer):
     array([0.9993, 1.0007], dtype=float32)
     """
 
+    rho = Hyperparameter()
+    epsilon = Hyperparameter()
+
     @with_common
     def __init__(
         self,
@@ -268,6 +283,12 @@ class Ftrl(Optimizer):
     >>> w.numpy().round(4)
     array([0.3979, 0.1973], dtype=float32)
     """
+
+    learning_rate_power = Hyperparameter()
+    l1_regularization_strength = Hyperparameter()
+    l2_regularization_strength = Hyperparameter()
+    l2_shrinkage_regularization_strength = Hyperparameter()
+    beta = Hyperparameter()
 
     @with_common
     def __init__(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Unpack
 
 from ganglion import ops
+from ganglion.hyperparameters import Hyperparameter
 from ganglion.optimizers.arguments import Shared, below_one, number, small
 from ganglion.optimizers.base import Optimizer, cast_to, with_common
 from ganglion.serialization import export
@@ -27,6 +28,14 @@ class Muon(Optimizer):
     array([[0.89, 1.04],
            [0.97, 0.86]], dtype=float32)
     """
+
+    adam_beta_1 = Hyperparameter()
+    adam_beta_2 = Hyperparameter()
+    adam_weight_decay = Hyperparameter()
+    adam_lr_ratio = Hyperparameter()
+    epsilon = Hyperparameter()
+    momentum = Hyperparameter()
+    rms_rate = Hyperparameter()
 
     @with_common
     def __init__(

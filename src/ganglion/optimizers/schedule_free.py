@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Unpack
 
 from ganglion import ops
+from ganglion.hyperparameters import Hyperparameter
 from ganglion.optimizers.arguments import Common, below_one, small
 from ganglion.optimizers.base import Optimizer, cast_to, with_common
 from ganglion.serialization import export
@@ -24,6 +25,10 @@ class ScheduleFreeAdamW(Optimizer):
     >>> w.numpy().round(4)
     array([0.5, 1.5], dtype=float32)
     """
+
+    beta_1 = Hyperparameter()
+    beta_2 = Hyperparameter()
+    epsilon = Hyperparameter()
 
     @with_common
     def __init__(

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ganglion import config, ops
+from ganglion.hyperparameters import Hyperparameter, told
+from ganglion.ops.dispatch import is_weak
 from ganglion.serialization import (
     Configured,
     deserialize_keras_object,
@@ -57,6 +59,12 @@ def _steps(step: Any) -> Any:
     return ops.cast(step, config.floatx())
 
 
+def _number(schedule: LearningRateSchedule, name: str) -> Any:
+    """Return a number of a schedule as a float that steps are told."""
+    value = getattr(schedule, name)
+    return told(schedule, name, float(value)) if is_weak(value) else value
+
+
 def _positive(name: str, value: Any) -> Any:
     if not value > 0:
         raise ValueError(f"`{name}` must be greater than 0, got {value!r}.")
@@ -64,6 +72,9 @@ def _positive(name: str, value: Any) -> Any:
 
 
 class _PeriodicDecay(LearningRateSchedule):
+    initial_learning_rate = Hyperparameter()
+    decay_rate = Hyperparameter()
+
     def __init__(
         self,
         initial_learning_rate: float,
@@ -78,7 +89,7 @@ class _PeriodicDecay(LearningRateSchedule):
         self.staircase, self.name = staircase, name
 
     def _periods(self, step: Any) -> Any:
-        periods = _steps(step) / float(self.decay_steps)
+        periods = _steps(step) / _number(self, "decay_steps")
         return ops.floor(periods) if self.staircase else periods
 
 
@@ -91,7 +102,7 @@ class ExponentialDecay(_PeriodicDecay):
     """
 
     def __call__(self, step: Any) -> Any:
-        power = ops.power(float(self.decay_rate), self._periods(step))
+        power = ops.power(_number(self, "decay_rate"), self._periods(step))
         return self.initial_learning_rate * power
 
 
@@ -142,12 +153,18 @@ class PiecewiseConstantDecay(LearningRateSchedule):
 
     def __call__(self, step: Any) -> Any:
         step = ops.convert_to_tensor(step)
-        rate = ops.cast(float(self.values[-1]), config.floatx())
-        for last, value in zip(
-            reversed(self.boundaries), reversed(self.values[:-1]), strict=True
-        ):
-            rate = ops.where(step <= last, float(value), rate)
+        *values, rate = told(self, "values", [float(value) for value in self.values])
+        rate = ops.cast(rate, config.floatx())
+        ends = [self._end(n, step.dtype) for n in range(len(values))]
+        for last, value in zip(reversed(ends), reversed(values), strict=True):
+            rate = ops.where(step <= last, value, rate)
         return rate
+
+    def _end(self, number: int, dtype: Any) -> Any:
+        """Return a boundary; one between two steps is not rounded to a step."""
+        end = float(self.boundaries[number])
+        told_end = told(self, f"boundaries_{number}", end)
+        return ops.cast(told_end, dtype) if end.is_integer() else end
 
 
 @_exported
@@ -176,14 +193,15 @@ class PolynomialDecay(LearningRateSchedule):
         self.power, self.cycle, self.name = power, cycle, name
 
     def __call__(self, step: Any) -> Any:
-        done, total = _steps(step), _steps(self.decay_steps)
+        done, total = _steps(step), _steps(_number(self, "decay_steps"))
         if self.cycle:
             cycles = ops.where(ops.equal(done, 0.0), 1.0, ops.ceil(done / total))
             total = total * cycles
         else:
             done = ops.minimum(done, total)
-        start, end = _steps(self.initial_learning_rate), _steps(self.end_learning_rate)
-        left = ops.power(1.0 - done / total, float(self.power))
+        start = _steps(_number(self, "initial_learning_rate"))
+        end = _steps(_number(self, "end_learning_rate"))
+        left = ops.power(1.0 - done / total, _number(self, "power"))
         return (start - end) * left + end
 
 
@@ -198,6 +216,8 @@ class CosineDecay(LearningRateSchedule):
     >>> [round(float(rate(step)), 3) for step in (0, 50, 100)]
     [1.0, 0.5, 0.0]
     """
+
+    alpha = Hyperparameter()
 
     def __init__(
         self,
@@ -214,11 +234,12 @@ class CosineDecay(LearningRateSchedule):
         self.warmup_target, self.warmup_steps = warmup_target, warmup_steps
 
     def __call__(self, step: Any) -> Any:
-        start, total = _steps(self.initial_learning_rate), _steps(self.decay_steps)
-        done = _steps(step)
+        start = _steps(_number(self, "initial_learning_rate"))
+        done, total = _steps(step), _steps(_number(self, "decay_steps"))
         if self.warmup_target is None:
             return self._decayed(start, ops.minimum(done, total) / total)
-        target, warmup = _steps(self.warmup_target), _steps(self.warmup_steps)
+        target = _steps(_number(self, "warmup_target"))
+        warmup = _steps(_number(self, "warmup_steps"))
         done = ops.minimum(done, total + warmup)
         growing = (target - start) * (done / warmup) + start
         falling = self._decayed(target, (done - warmup) / total)
@@ -238,6 +259,9 @@ class CosineDecayRestarts(LearningRateSchedule):
     [1.0, 0.5, 1.0]
     """
 
+    alpha = Hyperparameter()
+    initial_learning_rate = Hyperparameter()
+
     def __init__(
         self,
         initial_learning_rate: float,
@@ -254,9 +278,9 @@ class CosineDecayRestarts(LearningRateSchedule):
 
     def __call__(self, step: Any) -> Any:
         restarts, fraction = self._position(
-            _steps(step) / float(self.first_decay_steps)
+            _steps(step) / _number(self, "first_decay_steps")
         )
-        height = ops.power(float(self.m_mul), restarts)
+        height = ops.power(_number(self, "m_mul"), restarts)
         wave = 0.5 * height * (1.0 + ops.cos(math.pi * fraction))
         decayed = (1.0 - self.alpha) * wave + self.alpha
         return self.initial_learning_rate * decayed
@@ -266,7 +290,7 @@ class CosineDecayRestarts(LearningRateSchedule):
         if self.t_mul == 1:
             restarts = ops.floor(waves)
             return restarts, waves - restarts
-        growth = float(self.t_mul)
+        growth = _number(self, "t_mul")
         logarithm = ops.log(1.0 - waves * (1.0 - growth))
         restarts = ops.floor(logarithm / ops.log(_steps(growth)))
         length = ops.power(growth, restarts)

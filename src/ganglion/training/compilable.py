@@ -330,9 +330,14 @@ class Compilable(Layer):
     def get_metrics_result(self) -> Logs:
         """Return the value of every metric in `metrics`, by name."""
         with self.between_steps():
-            results = self._metric_results()
+            results = self._metric_results(self.metrics)
         if any(isinstance(value, Value) for value in results.values()):
             return results  # inside of a step that is traced
+        return {name: _number(results[name]) for name in sorted(results)}
+
+    def logs_of(self, metrics: list[Metric]) -> Logs:
+        """Return the value of every one of `metrics`, by name, outside of any step."""
+        results = self._metric_results(metrics)
         return {name: _number(results[name]) for name in sorted(results)}
 
     def batch_logs(self, results: Any) -> Logs:
@@ -351,11 +356,10 @@ class Compilable(Layer):
         logs = metrics if results is None else last_logs(results)
         return metrics if metrics.keys() == logs.keys() else logs
 
-    def _metric_results(self) -> dict[str, Any]:
+    def _metric_results(self, reported: list[Metric]) -> dict[str, Any]:
         compiled = self._compile_metrics
         theirs = set(map(id, compiled.metrics)) if compiled else set()
         results: dict[str, Any] = {}
-        reported = self.metrics
         for metric in reported:
             if id(metric) not in theirs and metric is not compiled:
                 value = metric.result()

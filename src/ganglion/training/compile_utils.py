@@ -16,6 +16,7 @@ import numpy as np
 from ganglion import config, losses, metrics, ops, tree
 from ganglion.compiler.ir.graph import ShapeError, Value
 from ganglion.config import closest
+from ganglion.hyperparameters import told
 from ganglion.losses.base import Loss, LossFunctionWrapper, to_array
 from ganglion.metrics.base import Mean, MeanMetricWrapper, Metric
 from ganglion.serialization import look_up
@@ -147,7 +148,9 @@ class _OutputLoss(NamedTuple):
         if self.tracker is not None:
             batch = tree.flatten(y_pred)[0].shape[0]
             self.tracker.update_state(loss, sample_weight=batch)
-        return loss if self.factor is None else loss * float(self.factor)
+        if self.factor is None:
+            return loss
+        return loss * told(self.loss, "loss_weight", float(self.factor))
 
 
 _Path = tuple[Any, ...]

@@ -17,6 +17,7 @@ from ganglion import config
 from ganglion.callbacks import CallbackList
 from ganglion.training import data_adapters
 from ganglion.training.data_adapters import Source, Table, count
+from ganglion.training.run_ahead import RunAhead
 from ganglion.training.state import Cursor, Logs, TrainableModel
 from ganglion.training.step import StepCache
 from ganglion.training.streams import warn_of_end
@@ -225,8 +226,11 @@ class Validation:
 
     def run(self, callbacks: CallbackList) -> Logs:
         """Return the loss and the metrics, with Keras' prefix."""
-        logs = self.evaluate(self.source, self.size, self.steps, callbacks)
-        return {f"val_{name}": value for name, value in logs.items()}
+        return _prefixed(self.evaluate(self.source, self.size, self.steps, callbacks))
+
+
+def _prefixed(logs: Logs) -> Logs:
+    return {f"val_{name}": value for name, value in logs.items()}
 
 
 @dataclass(frozen=True)
@@ -265,23 +269,58 @@ class FitLoop:
             callbacks.set_state(saved)
             if model.stop_training:  # a callback had ended this run
                 epochs = first
-        for epoch in range(first, epochs):
-            state.epoch.array[...] = epoch
-            epoch_logs = self._epoch(epoch, interrupt)
-            if epoch_logs is None:  # the generator is at its end, and has said so
-                break
-            logs = state.epoch_logs = epoch_logs
-            if self.validation.is_due(epoch):
-                logs = logs | self.validation.run(callbacks)
-            state.end_epoch(epoch)
-            callbacks.on_epoch_end(epoch, logs)
-            self._renew_data()
+        ahead = RunAhead(self, ChunkSizer(each_batch=False))
+        epoch = first
+        while epoch < epochs:
+            several = ahead.epochs(epochs - epoch)
+            past = ahead.run(several) if several > 1 else []
+            for number, of_epoch in enumerate(past, 1):
+                logs = self._tell(epoch, *of_epoch, is_last=number == len(past))
+                epoch += 1
+            if not past:
+                started = time.perf_counter()
+                epoch_logs = self._one_epoch(epoch, interrupt)
+                if epoch_logs is None:  # the generator is at its end, and has said so
+                    break
+                logs, epoch = epoch_logs, epoch + 1
+                ahead.took(time.perf_counter() - started)
             interrupt.check()
             if model.stop_training:
                 break
         model.optimizer.finalize_variable_values(model.chosen_weights or [])
         callbacks.on_train_end(logs)
         state.callbacks = None  # a later `fit` is another run
+
+    def _one_epoch(self, epoch: int, interrupt: Interrupt) -> Logs | None:
+        """Run an epoch and its validation; return all metrics, None without data."""
+        state, callbacks = self.model.training_state, self.callbacks
+        state.epoch.array[...] = epoch
+        logs = self._epoch(epoch, interrupt)
+        if logs is None:
+            return None
+        state.epoch_logs = logs
+        if self.validation.is_due(epoch):
+            logs = logs | self.validation.run(callbacks)
+        state.end_epoch(epoch)
+        callbacks.on_epoch_end(epoch, logs)
+        self._renew_data()
+        return logs
+
+    def _tell(
+        self, epoch: int, logs: Logs, validation_logs: Logs | None, is_last: bool
+    ) -> Logs:
+        """Tell callbacks of an epoch that was run with others; return all metrics."""
+        callbacks = self.callbacks
+        callbacks.on_epoch_begin(epoch)
+        if is_last:  # a loss that is no number ends the others
+            self._warn_of_nan(epoch)
+        if validation_logs is not None:
+            callbacks.on_test_begin()
+            callbacks.on_test_end(validation_logs)
+            logs = logs | _prefixed(validation_logs)
+        self.model.training_state.end_epoch(epoch)
+        callbacks.on_epoch_end(epoch, logs)
+        return logs
 
     def _renew_data(self) -> None:
         """Take up what a callback may have changed in place."""

@@ -3,9 +3,10 @@
 Two models whose structures are equal have equal steps, each with its own variables. A
 structure is all that a step is traced from: layers, losses, metrics, optimizer and
 every number in them that is not a variable. It is read off the objects themselves, so
-that what was changed after construction counts. Objects and functions that are not
-Ganglion's may look at anything: a model with such is traced, and shares what is
-compiled with those whose traces are equal.
+that what was changed after construction counts. Models that differ in hyperparameters
+are traced each, and share what is compiled: such numbers are inputs of a program.
+Objects and functions that are not Ganglion's may look at anything: a model with such is
+traced, and shares what is compiled with those whose traces are equal.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ _IGNORED = frozenset(
     )
 )  # fmt: skip
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
+_EXACT = frozenset((bool, int, str, bytes, type(None)))  # equal ones are the same
 
 
 class _UnknownCodeError(Exception):
@@ -72,6 +74,9 @@ class _Reader:
         return Structure(tuple(self._tokens), tuple(self.variables))
 
     def _visit(self, thing: Any) -> None:
+        if type(thing) in _EXACT:  # most of what there is
+            self._tokens.append((type(thing), thing))
+            return
         if isinstance(thing, _PLAIN):
             # Equal numbers of different types are different: 1, 1.0, True, -0.0.
             self._tokens.append((type(thing).__name__, repr(thing)))
@@ -130,7 +135,8 @@ class _Reader:
             self._tokens.append("partial")
             self._visit_each((thing.func, thing.args, thing.keywords))
         else:
-            self._tokens.append(("object", _known_name(type(thing))))
+            kind: Any = type(thing)
+            self._tokens.append(("object", _class_name(kind)))
             self._visit_attributes(thing)
 
     def _visit_attributes(self, thing: Any) -> None:
@@ -163,13 +169,26 @@ def _known_name(thing: Any) -> str:
     return f"{module}.{thing.__qualname__}"
 
 
+@functools.cache
+def _class_name(kind: Any) -> str:
+    return _known_name(kind)
+
+
 def _attributes(thing: Any) -> Iterator[tuple[str, Any]]:
     yield from vars(thing).items() if hasattr(thing, "__dict__") else ()
-    for kind in type(thing).__mro__:
-        slots = kind.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if hasattr(thing, name) and name not in ("__dict__", "__weakref__"):
-                yield name, getattr(thing, name)
+    kind: Any = type(thing)
+    for name in _slots_of(kind):
+        if hasattr(thing, name):
+            yield name, getattr(thing, name)
+
+
+@functools.cache
+def _slots_of(kind: Any) -> tuple[str, ...]:
+    names: list[str] = []
+    for base in kind.__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        names += (slots,) if isinstance(slots, str) else slots
+    return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
 
 
 def structure_of(model: Any) -> Structure | None:
@@ -196,7 +215,9 @@ class _Shared:
     def of(self, structure: Structure) -> tuple[Step, registry.Executable]:
         """Return the step with the variables of another model."""
         own = {name: structure.variables[n] for name, n in self.positions.items()}
-        return replace(self.step, variables=own), self.executable
+        # Equal structures have equal numbers, which no step changes.
+        variables = {**own, **self.step.variables}
+        return replace(self.step, variables=variables), self.executable
 
 
 class SharedSteps:
@@ -242,9 +263,11 @@ class SharedSteps:
         known = self._programs.get(key) if key is not None else None
         if known is not None:
             program, executable = known
-            names = zip(program.state, step.program.state, strict=True)
+            names = list(zip(program.state, step.program.state, strict=True))
             own = {theirs: step.variables[name] for theirs, name in names}
-            return replace(step, program=program, variables=own), executable
+            numbers = frozenset(t for t, n in names if n in step.numbers)
+            shared = replace(step, program=program, variables=own, numbers=numbers)
+            return shared, executable
         self.compilations += 1
         executable = compile_step(step)
         if key is not None and not executable.keeps_on_device and not step.late:
@@ -321,11 +344,13 @@ def _shareable(
     numbers = {id(v): number for number, v in enumerate(structure.variables)}
     if step.late or executable.keeps_on_device:
         return None
-    if not all(id(variable) in numbers for variable in step.variables.values()):
+    told = {name: step.variables[name] for name in step.numbers}
+    own = {name: v for name, v in step.variables.items() if name not in told}
+    if not all(id(variable) in numbers for variable in own.values()):
         return None
-    positions = {name: numbers[id(v)] for name, v in step.variables.items()}
+    positions = {name: numbers[id(v)] for name, v in own.items()}
     # Without its variables: who shares its steps must not keep a model alive.
-    return _Shared(replace(step, variables={}), executable, positions)
+    return _Shared(replace(step, variables=told), executable, positions)
 
 
 # ---- a model ready to train ----------------------------------------------------------

@@ -28,6 +28,9 @@ from ganglion.variables import Variable
 
 CACHED_STEPS = 64  # of one model
 Compiled = tuple[Step, registry.Executable | EagerSteps]
+Arrays = dict[str, np.ndarray]
+# A program, its data, its state, and how many steps of it.
+Run = tuple[registry.Executable | EagerSteps, Arrays, Arrays, int]
 
 
 class StepCache:
@@ -165,16 +168,49 @@ class StepCache:
     ) -> Any:
         """Run some steps; return the results in the structure of the outputs."""
         step, executable = compiled
+        if isinstance(executable, EagerSteps):
+            data, replaced = self._data(step, table), self._replaced(cursor)
+            return executable.run_steps(data, replaced, steps)
+        data, state = self._arrays(step, executable, table, cursor)
+        return step.results(executable.run(data, state, steps, keep_on_device=True))
+
+    def _data(self, step: Step, table: Table) -> dict[str, np.ndarray]:
         if step.limits:
             table.check(step.limits)
         columns = table.arrays()
-        data = {name: columns[name] for name in step.program.data}
+        return {name: columns[name] for name in step.program.data}
+
+    def _replaced(self, cursor: Cursor) -> dict[Variable, np.ndarray]:
         training = self._model.training_state
-        replaced = {training.position: cursor.position, training.order: cursor.order}
-        if isinstance(executable, EagerSteps):
-            return executable.run_steps(data, replaced, steps)
-        state = state_arrays(step, replaced, executable.keeps_on_device)
-        return step.results(executable.run(data, state, steps, keep_on_device=True))
+        return {training.position: cursor.position, training.order: cursor.order}
+
+    def _arrays(
+        self, step: Step, executable: registry.Executable, table: Table, cursor: Cursor
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Return the data and the state that a step runs on."""
+        data, replaced = self._data(step, table), self._replaced(cursor)
+        return data, state_arrays(step, replaced, executable.keeps_on_device)
+
+    def runs(
+        self, kind: str, table: Table, size: int, shuffle: bool, cursor: Cursor
+    ) -> Iterator[Run]:
+        """Yield what a pass through a table runs: whole batches, then what is left."""
+        if kind == "test" and table.is_one_batch(size, None):
+            signatures = [(table.signature(table.rows, None, False), 1)]
+        else:
+            parts = [(size, table.rows // size), (table.rows % size, 1)]
+            signatures = [
+                (table.signature(rows, table.rows, shuffle), steps)
+                for rows, steps in parts
+                if rows and steps
+            ]
+        for signature, steps in signatures:
+            step, executable = self.step(kind, table, signature)
+            if isinstance(executable, EagerSteps):
+                yield executable, {}, {}, steps
+            else:
+                arrays = self._arrays(step, executable, table, cursor)
+                yield executable, *arrays, steps
 
     def run_batch(self, kind: str, table: Table) -> Any:
         """Run one step on a whole table as its batch."""

@@ -33,6 +33,7 @@ from ganglion.compiler.ir.graph import (
 from ganglion.compiler.ir.pointwise import add
 from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.simplify import simplify
+from ganglion.hyperparameters import lifted
 from ganglion.ops.bounds import Limit
 from ganglion.tensors import get_keras_mask, set_keras_mask
 from ganglion.training.data_adapters import PADDING, Batch, ColumnLimit, Signature
@@ -74,6 +75,7 @@ class Step:
     outputs: Any = None
     limits: tuple[ColumnLimit, ...] = ()
     late: Mapping[str, LateResult] = field(default_factory=dict)
+    numbers: frozenset[str] = frozenset()  # states that are hyperparameters
 
     @cached_property
     def names(self) -> Mapping[Variable, str]:
@@ -142,7 +144,7 @@ def train_step(
     trainable: Sequence[Variable],
 ) -> Step:
     """Trace one step of training."""
-    with Scope(training=True) as scope:
+    with lifted(), Scope(training=True) as scope:
         scope.trainable = frozenset(trainable)
         data, columns = gathered(model, signature)
         batch = names.map(columns.__getitem__)
@@ -159,7 +161,7 @@ def train_step(
 
 def test_step(model: TrainableModel, names: Batch, signature: Signature) -> Step:
     """Trace one step of evaluation."""
-    with Scope(training=False) as scope:
+    with lifted(), Scope(training=False) as scope:
         data, columns = gathered(model, signature)
         batch = names.map(columns.__getitem__)
         y_pred = model(batch.x)
@@ -318,7 +320,9 @@ def program_of(
         results=tuple(results),
     )
     limits = _column_limits(scope.limits, data)
-    return Step(program, {n: state[n] for n in program.state}, limits=limits)
+    numbers = frozenset(n for n in program.state if state[n] in scope.numbers)
+    variables = {n: state[n] for n in program.state}
+    return Step(program, variables, limits=limits, numbers=numbers)
 
 
 # ---- limits of columns ---------------------------------------------------------------

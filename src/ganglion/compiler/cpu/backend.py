@@ -241,6 +241,23 @@ class CompiledProgram:
         jit.native().alone(layout.job(steps))
         self._layouts[1].append(layout)
 
+    def layout_for_scripts(self, steps: int) -> Layout | None:
+        """Take a layout for runs of so many steps in a script, None if it cannot be.
+
+        There, a run has one thread, calls nothing of the host and returns nothing.
+        """
+        if self._callbacks or self.poisons or self.plan.results or not self._calls:
+            return None
+        layout = None if self._threads(steps) > 1 else self._unused_layout(1)
+        if layout is not None and layout.takes_slices:
+            self.return_layout(layout)
+            return None
+        return layout
+
+    def return_layout(self, layout: Layout) -> None:
+        """Give back the layout of a script that was run."""
+        self._layouts[1].append(layout)
+
     def _threads(self, steps: int) -> int:
         """Return how many threads pay: results are the same for any number."""
         if self.forced_threads:
@@ -622,7 +639,7 @@ class Layout:
         """Point at these arrays; only what may have changed is written."""
         if self._arena is None or self._arena() is not arena:
             self._arena = weakref.ref(arena)
-            start = _address(arena)
+            start = address_of(arena)
             self._pointers[:, self._in_arena] = self._offsets + start
             for cursors, offsets in self._slice_cursors:
                 cursors[...] = offsets + start
@@ -631,11 +648,16 @@ class Layout:
             array = arrays[name]
             if name in bound and bound[name]() is array:
                 continue
-            address = _address(array)
+            address = address_of(array)
             for slot in slots:
                 words[slot] = address
             if name in self._state:
                 bound[name] = weakref.ref(array)
+
+    @property
+    def takes_slices(self) -> bool:
+        """Whether threads take slices as they go, which each run begins to count."""
+        return bool(self._ranges)
 
     def job(self, steps: int, barrier: int = 0, spins: int = 0) -> int:
         """Return the address of the job of some steps."""
@@ -645,6 +667,7 @@ class Layout:
         return self._address
 
 
-def _address(array: np.ndarray) -> int:
+def address_of(array: np.ndarray) -> int:
+    """Return where the numbers of an array begin."""
     address: int = array.__array_interface__["data"][0]
     return address

@@ -436,9 +436,10 @@ class Executor:
         self.alone: Any = self._function("alone", pointer)
         self.lead: Any = self._function("lead", pointer, pointer, number)
         self.serve: Any = self._function("serve", pointer, number, number)
+        self.script: Any = self._function("script", pointer, number, returns=number)
 
-    def _function(self, name: str, *types: Any) -> Any:
-        return ctypes.CFUNCTYPE(None, *types)(self._library.address(name))
+    def _function(self, name: str, *types: Any, returns: Any = None) -> Any:
+        return ctypes.CFUNCTYPE(returns, *types)(self._library.address(name))
 
 
 _loading = threading.Lock()

@@ -271,6 +271,59 @@ define void @alone(ptr %job) #0 {
   ret void
 }
 
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+
+; Run commands of four words, an operation and what it works on; return how many were run.
+; 0: a job, so many steps. 1: copy so many bytes from one address to another. 2: add to a
+; number of 32 bits. 3: end here if a number of 32 bits is positive.
+define i64 @script(ptr %commands, i64 %count) #0 {
+entry:
+  br label %look
+look:
+  %n = phi i64 [ 0, %entry ], [ %next, %ran ]
+  %more = icmp slt i64 %n, %count
+  br i1 %more, label %command, label %done
+command:
+  %next = add i64 %n, 1
+  %at = getelementptr inbounds [4 x i64], ptr %commands, i64 %n
+  %operation = load i64, ptr %at, align 8
+  %at1 = getelementptr inbounds i64, ptr %at, i64 1
+  %address = load ptr, ptr %at1, align 8
+  %at2 = getelementptr inbounds i64, ptr %at, i64 2
+  %number = load i64, ptr %at2, align 8
+  %at3 = getelementptr inbounds i64, ptr %at, i64 3
+  %size = load i64, ptr %at3, align 8
+  switch i64 %operation, label %test [
+    i64 0, label %run
+    i64 1, label %copy
+    i64 2, label %increase
+  ]
+run:
+  store i64 %number, ptr %address, align 8
+  call void @execute(ptr %address, i64 0)
+  br label %ran
+copy:
+  %target = inttoptr i64 %number to ptr
+  call void @llvm.memcpy.p0.p0.i64(ptr %target, ptr %address, i64 %size, i1 false)
+  br label %ran
+increase:
+  %old = load i32, ptr %address, align 4
+  %by = trunc i64 %number to i32
+  %new = add i32 %old, %by
+  store i32 %new, ptr %address, align 4
+  br label %ran
+test:
+  %flag = load i32, ptr %address, align 4
+  %positive = icmp sgt i32 %flag, 0
+  br i1 %positive, label %end, label %ran
+ran:
+  br label %look
+end:
+  ret i64 %next
+done:
+  ret i64 %n
+}
+
 ; Every helper has a mailbox, a cache line of its own: round, sleepers, job. So a job wakes
 ; those that have a part in it and no others.
 define void @lead(ptr %mailboxes, ptr %job, i64 %helpers) #0 {

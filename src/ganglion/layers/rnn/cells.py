@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from ganglion import initializers, ops, random
+from ganglion.hyperparameters import Hyperparameter
 from ganglion.layers.arguments import keep, known_size, share, weight
 from ganglion.layers.base import Layer
 from ganglion.serialization import export
@@ -60,8 +61,8 @@ class DropoutCell(Layer):
 
     gates = 1
     gate_axis = -1  # along which the sums of all gates lie
-    dropout: float
-    recurrent_dropout: float
+    dropout = Hyperparameter()
+    recurrent_dropout = Hyperparameter()
     seed: Any
     use_bias: bool
     activation: Any

@@ -1,17 +1,20 @@
 """Model-steps a second of many small networks: Ganglion beside JAX and PyTorch.
 
     python tests/support/many_bench.py --models 256 --threads 2 --rounds 5
+    python tests/support/many_bench.py --network mnist --models 64
 
-Networks of 20-64-64-1 with ReLU, batches of 32, Adam, another rate and seed for each.
-JAX runs `vmap` over models of a `scan` over steps; PyTorch `torch.func.vmap` over
-models, eager and compiled; Ganglion `fit_many`, and one `fit` after the other. Engines
-take turns; seconds of the clock and of the processors are told, the median of rounds.
-Every engine has its own process, so that none has the threads of another.
+Networks of 20-64-64-1 with ReLU, batches of 32, Adam, another rate and seed each; or
+784-128-128-10 on digits, batches of 128, SGD. A round is some epochs of all models.
+JAX runs `vmap` over models of a `scan` over epochs and steps; PyTorch `torch.func.vmap`
+over models, eager and compiled; Ganglion `fit_many`, and one `fit` after the other.
+Engines take turns; seconds of the clock and of the processors are told, the median of
+rounds. Every engine has its own process, so that none has the threads of another.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -19,42 +22,90 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-ROWS, FEATURES, UNITS, BATCH = 4096, 20, 64, 32
-STEPS = ROWS // BATCH
 ENGINES = ("many", "alone", "jax", "torch", "torch-compiled")
 
 
-def data() -> tuple[np.ndarray, np.ndarray]:
-    x = np.random.default_rng(0).normal(size=(ROWS, FEATURES)).astype("float32")
-    return x, (x[:, :1] ** 2 + x[:, 1:2]).astype("float32")
+@dataclass(frozen=True)
+class Network:
+    """What is trained: sizes of layers, and how."""
+
+    sizes: tuple[int, ...]
+    rows: int
+    batch: int
+    classifies: bool  # with a softmax and SGD; else squares and Adam
+
+    @property
+    def steps(self) -> int:
+        return self.rows // self.batch
+
+    def data(self) -> tuple[np.ndarray, np.ndarray]:
+        if self.classifies:
+            from ganglion.datasets import mnist
+
+            (images, labels), _ = mnist.load_data()
+            rows = images[: self.rows].reshape(self.rows, -1)
+            return (rows / 255).astype("float32"), labels[: self.rows].astype("int64")
+        draws = np.random.default_rng(0)
+        x = draws.normal(size=(self.rows, self.sizes[0])).astype("float32")
+        return x, (x[:, :1] ** 2 + x[:, 1:2]).astype("float32")
+
+    def rates(self, models: int) -> np.ndarray:
+        low, high = (0.01, 0.3) if self.classifies else (1e-4, 1e-2)
+        return np.geomspace(low, high, models).astype("float32")
+
+    def shapes(self) -> list[tuple[int, int]]:
+        return list(itertools.pairwise(self.sizes))
 
 
-def rates(models: int) -> np.ndarray:
-    return np.geomspace(1e-4, 1e-2, models).astype("float32")
+NETWORKS = {
+    "tabular": Network((20, 64, 64, 1), 4096, 32, classifies=False),
+    "mnist": Network((784, 128, 128, 10), 8192, 128, classifies=True),
+}
 
 
-# ---- engines: each returns a function that trains all models for one epoch -----------
+@dataclass(frozen=True)
+class Task:
+    """What a round trains."""
+
+    network: Network
+    models: int
+    threads: int
+    epochs: int
+
+    @property
+    def model_steps(self) -> int:
+        return self.models * self.epochs * self.network.steps
 
 
-def ganglion(models: int, threads: int, at_once: bool) -> Callable[[], None]:
+# ---- engines: each returns a function that trains all models for some epochs ---------
+
+
+def ganglion(task: Task, at_once: bool) -> Callable[[], None]:
     import ganglion as keras
     from ganglion import layers, many
 
-    keras.config.set_threads(threads)
-    x, y = data()
+    keras.config.set_threads(task.threads)
+    network = task.network
+    x, y = network.data()
 
     def build(rate: float) -> Any:
-        hidden = [layers.Dense(UNITS, activation="relu") for _ in range(2)]
-        model = keras.Sequential([keras.Input((FEATURES,)), *hidden, layers.Dense(1)])
-        model.compile(keras.optimizers.Adam(rate), "mse")
+        first, *hidden, last = network.sizes
+        stack = [layers.Dense(units, activation="relu") for units in hidden]
+        model = keras.Sequential([keras.Input((first,)), *stack, layers.Dense(last)])
+        if network.classifies:
+            loss: Any = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            model.compile(keras.optimizers.SGD(rate), loss)
+        else:
+            model.compile(keras.optimizers.Adam(rate), "mse")
         return model
 
-    built = [build(float(rate)) for rate in rates(models)]
-    arguments = {"batch_size": BATCH, "verbose": 0}
+    built = [build(float(rate)) for rate in network.rates(task.models)]
+    arguments = {"batch_size": network.batch, "epochs": task.epochs, "verbose": 0}
 
     def run() -> None:
         if at_once:
@@ -66,29 +117,31 @@ def ganglion(models: int, threads: int, at_once: bool) -> Callable[[], None]:
     return run
 
 
-def jax_engine(models: int) -> Callable[[], None]:
+def jax_engine(task: Task) -> Callable[[], None]:
     import jax
     import jax.numpy as jnp
 
-    x, y = map(jnp.asarray, data())
+    network = task.network
+    x, y = map(jnp.asarray, network.data())
 
     def init(key: Any) -> Any:
-        sizes = [(FEATURES, UNITS), (UNITS, UNITS), (UNITS, 1)]
-        keys = jax.random.split(key, len(sizes))
+        keys = jax.random.split(key, len(network.shapes()))
         return [
             (jax.random.normal(k, s) * (2 / s[0]) ** 0.5, jnp.zeros(s[1]))
-            for k, s in zip(keys, sizes, strict=True)
+            for k, s in zip(keys, network.shapes(), strict=True)
         ]
 
     def loss(params: Any, x: Any, y: Any) -> Any:
         for w, b in params[:-1]:
             x = jax.nn.relu(x @ w + b)
         w, b = params[-1]
+        if network.classifies:
+            logs = jax.nn.log_softmax(x @ w + b)
+            return -jnp.mean(jnp.take_along_axis(logs, y[:, None], 1))
         return jnp.mean((x @ w + b - y) ** 2)
 
-    def step(carry: Any, rows: Any) -> Any:
+    def adam(carry: Any, grads: Any) -> Any:
         params, m, v, count, rate = carry
-        grads = jax.grad(loss)(params, x[rows], y[rows])
         count = count + 1
         m = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, m, grads)
         v = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, v, grads)
@@ -96,17 +149,31 @@ def jax_engine(models: int) -> Callable[[], None]:
         params = jax.tree.map(
             lambda p, m, v: p - scale * m / (jnp.sqrt(v) + 1e-7), params, m, v
         )
-        return (params, m, v, count, rate), None
+        return params, m, v, count, rate
+
+    def descent(carry: Any, grads: Any) -> Any:
+        params, *rest, rate = carry
+        return (jax.tree.map(lambda p, g: p - rate * g, params, grads), *rest, rate)
+
+    update = descent if network.classifies else adam
+
+    def step(carry: Any, rows: Any) -> Any:
+        return update(carry, jax.grad(loss)(carry[0], x[rows], y[rows])), None
 
     def epoch(carry: Any, key: Any) -> Any:
-        rows = jax.random.permutation(key, ROWS).reshape(STEPS, BATCH)
-        return jax.lax.scan(step, carry, rows)[0]
+        order = jax.random.permutation(key, network.rows)
+        return jax.lax.scan(step, carry, order.reshape(network.steps, network.batch))
 
-    keys = jax.random.split(jax.random.key(0), models)
+    def train(carry: Any, key: Any) -> Any:
+        return jax.lax.scan(epoch, carry, jax.random.split(key, task.epochs))[0]
+
+    keys = jax.random.split(jax.random.key(0), task.models)
     params = jax.vmap(init)(keys)
     zeros = jax.tree.map(jnp.zeros_like, params)
-    state = [(params, zeros, zeros, jnp.zeros(models), jnp.asarray(rates(models)))]
-    compiled = jax.jit(jax.vmap(epoch))
+    slots = ((), ()) if network.classifies else (zeros, zeros)
+    rates = jnp.asarray(network.rates(task.models))
+    state = [(params, *slots, jnp.zeros(task.models), rates)]
+    compiled = jax.jit(jax.vmap(train))
 
     def run() -> None:
         state[0] = jax.block_until_ready(compiled(state[0], keys))
@@ -114,35 +181,42 @@ def jax_engine(models: int) -> Callable[[], None]:
     return run
 
 
-def torch_engine(models: int, threads: int, compiled: bool) -> Callable[[], None]:
+def torch_engine(task: Task, compiled: bool) -> Callable[[], None]:
     import torch
     from torch.func import functional_call, grad, stack_module_state, vmap
 
-    torch.set_num_threads(threads)
-    x, y = map(torch.from_numpy, data())
+    torch.set_num_threads(task.threads)
+    network, models = task.network, task.models
+    x, y = map(torch.from_numpy, network.data())
 
-    def network() -> Any:
-        return torch.nn.Sequential(
-            torch.nn.Linear(FEATURES, UNITS), torch.nn.ReLU(),
-            torch.nn.Linear(UNITS, UNITS), torch.nn.ReLU(), torch.nn.Linear(UNITS, 1),
-        )  # fmt: skip
+    def module() -> Any:
+        parts: list[Any] = []
+        for shape in network.shapes():
+            parts += [torch.nn.Linear(*shape), torch.nn.ReLU()]
+        return torch.nn.Sequential(*parts[:-1])
 
-    params, _ = stack_module_state([network() for _ in range(models)])
+    params, _ = stack_module_state([module() for _ in range(models)])
     params = {name: value.detach() for name, value in params.items()}
-    base = network().to("meta")
-    rate = torch.from_numpy(rates(models))
+    base = module().to("meta")
+    rate = torch.from_numpy(network.rates(models))
 
     def loss(params: Any, x: Any, y: Any) -> Any:
-        return torch.mean((functional_call(base, params, (x,)) - y) ** 2)
+        outputs = functional_call(base, params, (x,))
+        if network.classifies:
+            return torch.nn.functional.cross_entropy(outputs, y)
+        return torch.mean((outputs - y) ** 2)
 
     grads_of = vmap(grad(loss))
 
     def step(params: Any, m: Any, v: Any, scale: Any, rows: Any) -> Any:
         grads = grads_of(params, x[rows], y[rows])
         for name, g in grads.items():
+            by = scale.view(-1, *[1] * (g.ndim - 1))
+            if network.classifies:
+                params[name].sub_(by * g)
+                continue
             m[name].mul_(0.9).add_(g, alpha=0.1)
             v[name].mul_(0.999).addcmul_(g, g, value=0.001)
-            by = scale.view(-1, *[1] * (g.ndim - 1))
             params[name].sub_(by * m[name] / (v[name].sqrt() + 1e-7))
 
     step = torch.compile(step) if compiled else step
@@ -152,30 +226,34 @@ def torch_engine(models: int, threads: int, compiled: bool) -> Callable[[], None
 
     def run() -> None:
         nonlocal count
-        orders = torch.stack([torch.randperm(ROWS) for _ in range(models)])
-        for number in range(STEPS):
-            count += 1
-            scale = rate * (1 - 0.999**count) ** 0.5 / (1 - 0.9**count)
-            rows = orders[:, number * BATCH : (number + 1) * BATCH]
-            step(params, m, v, scale, rows)
+        size = network.batch
+        for _ in range(task.epochs):
+            orders = torch.stack([torch.randperm(network.rows) for _ in range(models)])
+            for number in range(network.steps):
+                count += 1
+                scale = rate
+                if not network.classifies:
+                    scale = rate * (1 - 0.999**count) ** 0.5 / (1 - 0.9**count)
+                rows = orders[:, number * size : (number + 1) * size]
+                step(params, m, v, scale, rows)
 
     return run
 
 
-def engine(name: str, models: int, threads: int) -> Callable[[], None]:
+def engine(name: str, task: Task) -> Callable[[], None]:
     if name in ("many", "alone"):
-        return ganglion(models, threads, at_once=name == "many")
+        return ganglion(task, at_once=name == "many")
     if name == "jax":
-        return jax_engine(models)
-    return torch_engine(models, threads, compiled=name == "torch-compiled")
+        return jax_engine(task)
+    return torch_engine(task, compiled=name == "torch-compiled")
 
 
 # ---- taking turns --------------------------------------------------------------------
 
 
-def serve(name: str, models: int, threads: int) -> None:
-    """Train for an epoch whenever a line comes in; print what it took."""
-    run = engine(name, models, threads)
+def serve(name: str, task: Task) -> None:
+    """Train for a round whenever a line comes in; print what it took."""
+    run = engine(name, task)
     run()  # compiles
     print("ready", flush=True)
     for _ in sys.stdin:
@@ -185,9 +263,8 @@ def serve(name: str, models: int, threads: int) -> None:
         print(json.dumps(took), flush=True)
 
 
-def started(name: str, models: int, threads: int) -> subprocess.Popen[str]:
-    words = [sys.executable, __file__, "--serve", name]
-    words += ["--models", str(models), "--threads", str(threads)]
+def started(name: str, threads: int) -> subprocess.Popen[str]:
+    words = [sys.executable, *sys.argv, "--serve", name]
     environment = dict(os.environ)
     if name == "jax" and threads == 1:
         environment["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
@@ -196,8 +273,8 @@ def started(name: str, models: int, threads: int) -> subprocess.Popen[str]:
     )
 
 
-def measure(names: list[str], models: int, threads: int, rounds: int) -> None:
-    workers = {name: started(name, models, threads) for name in names}
+def measure(names: list[str], task: Task, rounds: int) -> None:
+    workers = {name: started(name, task.threads) for name in names}
     ready = {n: w for n, w in workers.items() if w.stdout and w.stdout.readline()}
     for name in workers.keys() - ready.keys():
         print(f"{name}: cannot run here")
@@ -216,26 +293,28 @@ def measure(names: list[str], models: int, threads: int, rounds: int) -> None:
         clock, processor = (
             statistics.median(row) for row in zip(*times[name], strict=True)
         )
-        steps = models * STEPS
         print(
-            f"{name:15} {steps / clock:10.0f} model-steps a second, "
-            f"{steps / processor:10.0f} a second of a processor"
+            f"{name:15} {task.model_steps / clock:10.0f} model-steps a second, "
+            f"{task.model_steps / processor:10.0f} a second of a processor"
         )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--network", choices=NETWORKS, default="tabular")
     parser.add_argument("--models", type=int, default=256)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--engines", default=",".join(ENGINES))
     parser.add_argument("--serve", choices=ENGINES)
     chosen = parser.parse_args()
+    network = NETWORKS[chosen.network]
+    task = Task(network, chosen.models, chosen.threads, chosen.epochs)
     if chosen.serve:
-        serve(chosen.serve, chosen.models, chosen.threads)
+        serve(chosen.serve, task)
     else:
-        names = chosen.engines.split(",")
-        measure(names, chosen.models, chosen.threads, chosen.rounds)
+        measure(chosen.engines.split(","), task, chosen.rounds)
 
 
 if __name__ == "__main__":

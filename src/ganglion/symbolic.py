@@ -247,7 +247,10 @@ class Call:
         def value(leaf: Any) -> Any:
             return known[leaf] if is_symbolic(leaf) else leaf
 
-        return tree.map_leaves(value, self.args), tree.map_leaves(value, self.kwargs)
+        kwargs = {
+            name: tree.map_leaves(value, self.kwargs[name]) for name in self.kwargs
+        }
+        return tree.map_leaves(value, self.args), kwargs
 
 
 class Function:

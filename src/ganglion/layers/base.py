@@ -421,7 +421,8 @@ class Layer(WeightHolder):
         scope.count_call(self.name)
         if scope.depth == 0 and scope.losses:  # as in Keras, a new call begins anew
             scope.drop_losses(self._flatten_layers())
-        args, kwargs = tree.map_leaves(lifted, args), tree.map_leaves(lifted, kwargs)
+        args = tree.map_leaves(lifted, args)
+        kwargs = {name: tree.map_leaves(lifted, kwargs[name]) for name in kwargs}
         if self.autocast:
             args = tree.map_leaves(self._cast_float, args)
         self._build_for(args, kwargs)

@@ -175,7 +175,9 @@ class LossFunctionWrapper(Loss):
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         predictions, labels = tree.flatten(y_pred), tree.flatten(y_true)
-        if len(predictions) == len(labels):
+        if not (tree.is_nested(y_pred) or tree.is_nested(y_true)):
+            y_true, y_pred = same_rank(y_true, y_pred)
+        elif len(predictions) == len(labels):
             pairs = [same_rank(*pair) for pair in zip(labels, predictions, strict=True)]
             y_true = tree.pack(y_true, [label for label, _ in pairs])
             y_pred = tree.pack(y_pred, [prediction for _, prediction in pairs])

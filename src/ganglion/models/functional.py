@@ -181,8 +181,44 @@ class Network:
                 f"The model expects {len(self.flat_inputs)} "
                 f"{self._names_in_words}, but {len(values)} were given."
             )
-        pairs = zip(values, tree.flatten_with_path(self.inputs), strict=True)
-        return [_fit(value, *place, self.any_size) for value, place in pairs]
+        pairs = zip(values, self.flat_inputs, strict=True)
+        return [self._fitted(value, tensor) for value, tensor in pairs]
+
+    def _fitted(self, value: Any, tensor: KerasTensor) -> Any:
+        """Add or remove a last axis of one, as Keras does, and check the shape.
+
+        Another number of rows than `Input(batch_size=...)` says is no mistake in Keras.
+        """
+        if value is None:
+            if is_optional(tensor):
+                return None
+            raise ValueError(
+                f'The input "{_operation_name(tensor)}" is not optional, but got None: '
+                "give its data, or make it by Input(..., optional=True)."
+            )
+        shape, mask = tuple(value.shape), get_keras_mask(value)
+        if len(shape) == tensor.ndim - 1 and tensor.shape[-1] == 1:
+            is_array = isinstance(value, np.ndarray)  # perhaps of text
+            value = value[..., None] if is_array else ops.expand_dims(value, -1)
+        elif len(shape) == tensor.ndim + 1 and shape[-1] == 1:
+            is_array = isinstance(value, np.ndarray)
+            value = value[..., 0] if is_array else ops.squeeze(value, -1)
+        got = tuple(value.shape)
+        fits = len(got) == tensor.ndim and all(
+            self.any_size or want is None or want == have
+            for want, have in zip(tensor.shape[1:], got[1:], strict=True)
+        )
+        if not fits:
+            raise ValueError(
+                f"The data of the input with name {_operation_name(tensor)!r} and path "
+                f"{_path_of(tensor, self.inputs)!r} does not fit: expected shape="
+                f"{tensor.shape}, found shape={shape}."
+            )
+        if isinstance(value, Value) and is_float(value.dtype) and tensor.dtype != TEXT:
+            value = ops.cast(value, tensor.dtype)
+        if mask is not None:
+            set_keras_mask(value, mask)
+        return value
 
     @property
     def _names_in_words(self) -> str:
@@ -300,7 +336,8 @@ def shared(
     )
     if not plain:
         return call(args, kwargs)
-    names = tree.map_leaves(_identity, (args, kwargs))
+    named = {name: tree.map_leaves(_identity, value) for name, value in kwargs.items()}
+    names = tree.map_leaves(_identity, args), named
     key = (id(network), scope.training, scope.told, repr(names))
     before = scope.changes
     known_before, outputs, *_ = scope.shared_calls.get(key, (None, None))
@@ -315,41 +352,11 @@ def _identity(leaf: Any) -> Any:
     return (id(leaf), id(get_keras_mask(leaf))) if isinstance(leaf, Value) else leaf
 
 
-def _fit(value: Any, path: Any, tensor: KerasTensor, any_size: bool) -> Any:
-    """Add or remove a last axis of one, as Keras does, and check the shape.
-
-    Another number of rows than `Input(batch_size=...)` says is no mistake in Keras.
-    """
-    if value is None:
-        if is_optional(tensor):
-            return None
-        raise ValueError(
-            f'The input "{_operation_name(tensor)}" is not optional, but got None: '
-            "give its data, or make it by Input(..., optional=True)."
-        )
-    shape, mask = tuple(value.shape), get_keras_mask(value)
-    if len(shape) == tensor.ndim - 1 and tensor.shape[-1] == 1:
-        is_array = isinstance(value, np.ndarray)  # perhaps of text
-        value = value[..., None] if is_array else ops.expand_dims(value, -1)
-    elif len(shape) == tensor.ndim + 1 and shape[-1] == 1:
-        is_array = isinstance(value, np.ndarray)
-        value = value[..., 0] if is_array else ops.squeeze(value, -1)
-    got = tuple(value.shape)
-    fits = len(got) == tensor.ndim and all(
-        any_size or want is None or want == have
-        for want, have in zip(tensor.shape[1:], got[1:], strict=True)
-    )
-    if not fits:
-        raise ValueError(
-            f"The data of the input with name {_operation_name(tensor)!r} and path "
-            f"{'.'.join(map(str, path))!r} does not fit: expected shape="
-            f"{tensor.shape}, found shape={shape}."
-        )
-    if isinstance(value, Value) and is_float(value.dtype) and tensor.dtype != TEXT:
-        value = ops.cast(value, tensor.dtype)
-    if mask is not None:
-        set_keras_mask(value, mask)
-    return value
+def _path_of(tensor: KerasTensor, structure: Any) -> str:
+    """Return the keys and indices that lead to a tensor, for messages."""
+    paths = tree.flatten_with_path(structure)
+    path = next(path for path, leaf in paths if leaf is tensor)
+    return ".".join(map(str, path))
 
 
 def is_optional(tensor: KerasTensor) -> bool:

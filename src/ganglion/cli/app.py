@@ -220,6 +220,7 @@ _add(
     export.export,
     "digits.keras digits.c",
     "lstm.keras lstm.c --shape 100x8 --weights file",
+    "digits.keras digits.c --int8 --sample digits.npz",
     "digits.keras digits.o --target aarch64-linux",
     "digits.keras digits.py",
     "digits.keras digits.wasm",

@@ -91,6 +91,17 @@ def export(
         str | None,
         choice("inside", "file", help="Weights inside, or in a file of their own."),
     ] = None,
+    int8: Annotated[
+        bool,
+        typer.Option(
+            "--int8",
+            help="A byte a weight; needs --sample, and says what it changes.",
+        ),
+    ] = False,
+    sample: Annotated[
+        Path | None,
+        typer.Option(help="With --int8: rows, as .npy, or .npz of x and y."),
+    ] = None,
     shape: Annotated[
         list[str] | None,
         typer.Option(
@@ -134,6 +145,8 @@ def export(
         "name": name,
         "weights": weights,
         "target": target,
+        "int8": int8 or None,
+        "sample": sample,
     }
     with working(f"exporting {model}"), _folder(page):
         exported = export_model(saving.load_model(model), out, format, **options)

@@ -15,7 +15,14 @@ from ganglion.export.c_text import CFunction, UnsupportedError, affine, c_type, 
 from ganglion.export.formats import Artifact
 from ganglion.export.inference import inference_of
 from ganglion.export.interface import Interface, identifier
-from ganglion.export.planning import ALIGNMENT, ExportPlan, constants_of, planned
+from ganglion.export.planning import (
+    ALIGNMENT,
+    ExportPlan,
+    constants_of,
+    in_bytes,
+    planned,
+)
+from ganglion.export.quantized import quantized
 
 _PER_LINE = 8  # numbers
 _LARGEST_INDEX = 2**31 - 1
@@ -27,12 +34,22 @@ def write(
     input_signature: Any = None,
     name: str | None = None,
     weights: str = "inside",
+    int8: bool = False,
+    sample: Any = None,
 ) -> Artifact:
     """Return a C file, its header and, if asked for, the weights in a file."""
     if weights not in ("inside", "file"):
         raise ValueError(f"weights={weights!r}: choose 'inside' or 'file'.")
     prefix = identifier(path, name)
-    plan = planned(inference_of(model, 1, input_signature))
+    inference, notes = inference_of(model, 1, input_signature), []
+    if int8:
+        inference, told = quantized(model, inference, sample, input_signature)
+        notes.append(told)
+    elif sample is not None:
+        raise ValueError("A sample is for int8: say int8=True, or --int8.")
+    plan = planned(inference)
+    if int8:
+        plan = in_bytes(plan)
     program = CProgram(prefix, plan, weights == "file")
     header = path.with_suffix(".h")
     source = program.source(header.name)
@@ -40,7 +57,8 @@ def write(
     if weights == "file":
         files[path.with_suffix(".weights")] = program.weights
     link = f"cc -std=c99 -O3 -c {path.name}"
-    return Artifact(files, (*plan.inference.notes, f"Compile it with: {link}"))
+    notes.append(f"Compile it with: {link}")
+    return Artifact(files, (*plan.inference.notes, *notes))
 
 
 class CProgram:

@@ -102,6 +102,7 @@ class _Product:
     def __init__(self, function: CFunction, kernel: Contract) -> None:
         self.f, self.kernel = function, kernel
         self.kind = c_type(kernel.out.buffer.dtype)
+        self.right = c_type(kernel.right.buffer.dtype)  # int8 where those are whole
         *self.outer_columns, self.columns = kernel.columns or (Axis(1),)
         *self.outer_rows, self.rows = kernel.rows or (Axis(1),)
 
@@ -156,7 +157,7 @@ class _Product:
                 a = f.let(f"{kind} *", left, "a")
                 right = self._at("right", *self._inner(k, "right"),
                                  (n0, self.columns.right))  # fmt: skip
-                r = f.let(f"{kind} *", right, "r")
+                r = f.let(f"{self.right} *", right, "r")
                 xs = [f.let(kind, f"{a}[{row * self.rows.left}]", "x")
                       for row in range(ROWS)]  # fmt: skip
                 with f.block(each):
@@ -183,7 +184,8 @@ class _Product:
             with f.nest([axis.size for axis in self.kernel.inner]) as k:
                 left = self._at("left", (m, self.rows.left), *self._inner(k, "left"))
                 x = f.let(kind, f"*({left})", "x")
-                right = f.let(f"{kind} *", self._at("right", *self._inner(k, "right")))
+                at = self._at("right", *self._inner(k, "right"))
+                right = f.let(f"{self.right} *", at)
                 value = f"{right}[{_times(n, self.columns.right)}]"
                 # Images and what ReLU gives are mostly zeros.
                 f.do(f"if ({x} != 0) {each} {target} += {x} * {value};")

@@ -52,7 +52,7 @@ FORMATS: tuple[Format, ...] = (
         (".c",),
         "One portable C99 file and a header, for any compiler.",
         "ganglion.export.c99:write",
-        options=("input_signature", "name", "weights"),
+        options=("input_signature", "name", "weights", "int8", "sample"),
     ),
     Format(
         "native",

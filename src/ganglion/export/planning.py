@@ -139,3 +139,28 @@ def constants_of(kernels: Sequence[Kernel]) -> list[Buffer]:
     """Return the constants that kernels read, each once."""
     read = [b for kernel in kernels for b in kernel.reads() if b.array is not None]
     return list({id(buffer.array): buffer for buffer in read}.values())
+
+
+def in_bytes(plan: ExportPlan) -> ExportPlan:
+    """Return the plan with constants of small whole numbers as int8, a byte each."""
+    narrow: dict[int, np.ndarray] = {}
+    for buffer in constants_of(plan.kernels):
+        array = buffer.array
+        assert array is not None
+        if array.dtype == np.float32 and _is_whole(array):
+            narrow[id(array)] = array.astype(np.int8)
+
+    def change(buffer: Buffer) -> Buffer:
+        array = narrow.get(id(buffer.array))
+        if array is None:
+            return buffer
+        return replace(buffer, dtype=array.dtype, array=array)
+
+    kernels = tuple(map_buffers(kernel, change) for kernel in plan.kernels)
+    return replace(plan, kernels=kernels)
+
+
+def _is_whole(array: np.ndarray) -> bool:
+    return array.size > 1 and bool(
+        (np.abs(array) <= 127).all() and (array == np.rint(array)).all()
+    )

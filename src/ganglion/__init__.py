@@ -82,6 +82,16 @@ _LAZY = (
 )
 
 
+def load_onnx(filepath: _Any) -> _Any:
+    """Return the model of an ONNX file, as layers that can be trained.
+
+    See `ganglion.export.onnx`; it needs the extra `onnx`.
+    """
+    from ganglion.export import onnx
+
+    return onnx.load_onnx(filepath)
+
+
 def install_as_keras() -> None:
     """Let `keras`, `tensorflow` and `tf.keras` be Ganglion from here on.
 
@@ -146,6 +156,7 @@ __all__ = [
     "install_as_keras",
     "keras2",
     "layers",
+    "load_onnx",
     "losses",
     "metrics",
     "models",

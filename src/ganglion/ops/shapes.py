@@ -57,6 +57,10 @@ def reshape(x: Any, newshape: Any) -> Any:
         )
     if -1 in sizes:
         known = math.prod(n for n in sizes if n != -1)
+        is_open = unknown is not None and unknown in value.shape
+        if known and value.size % known and is_open:
+            sizes[sizes.index(-1)] = unknown
+            return unknown_like(value, sizes)  # it may fit once sizes are known
         if known == 0 or value.size % known:
             raise ShapeError(f"cannot reshape {value.shape} into {tuple(sizes)}")
         sizes[sizes.index(-1)] = value.size // known

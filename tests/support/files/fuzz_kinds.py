@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
@@ -273,6 +274,52 @@ def tensor_files() -> list[Kind]:
     return [Kind("safetensors", content, name, change, model.load_weights, weights)]
 
 
+def onnx_files(folder: Path) -> list[Kind]:
+    """Return a small network in ONNX, where that is installed."""
+    try:
+        import onnx
+    except ImportError:
+        return []
+    model = keras.Sequential(
+        [
+            keras.Input((6, 6, 2)),
+            layers.Conv2D(3, 3, activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Flatten(),
+            layers.Dense(2, activation="softmax"),
+        ]
+    )
+    model.export(folder / "net.onnx", verbose=False)
+    content = (folder / "net.onnx").read_bytes()
+
+    def change(data: bytes, rng: Rng) -> bytes:
+        if rng.random() < 0.3:
+            return mutations.damaged(data, rng)
+        proto = onnx.ModelProto.FromString(data)
+        graph = proto.graph
+        kind = rng.integers(4)
+        if kind == 0:
+            tensor = graph.initializer[rng.integers(len(graph.initializer))]
+            extreme = mutations.EXTREMES[rng.integers(len(mutations.EXTREMES))]
+            with contextlib.suppress(TypeError, ValueError, IndexError):
+                tensor.dims[0] = extreme
+        elif kind == 1:
+            node = graph.node[rng.integers(len(graph.node))]
+            node.op_type = graph.node[rng.integers(len(graph.node))].op_type
+        elif kind == 2:
+            node = graph.node[rng.integers(len(graph.node))]
+            other = graph.node[rng.integers(len(graph.node))]
+            node.input[0] = other.output[0]
+        else:
+            node = graph.node[rng.integers(len(graph.node))]
+            for attribute in node.attribute:
+                for number in range(len(attribute.ints)):
+                    attribute.ints[number] = int(rng.integers(-3, 2**40))
+        return proto.SerializeToString()
+
+    return [Kind("ONNX", content, "n.onnx", change, keras.load_onnx)]
+
+
 def texts(folder: Path) -> list[Kind]:
     """Texts as Keras publishes and as we keep them, and a tokenizer."""
     rng = np.random.default_rng(0)
@@ -479,6 +526,7 @@ def all_kinds(folder: Path) -> list[Kind]:
         *each_layer(),
         *torch_files(),
         *tensor_files(),
+        *onnx_files(folder),
         *data_sets(folder),
         *texts(folder),
         *images(),

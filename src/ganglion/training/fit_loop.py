@@ -269,11 +269,12 @@ class FitLoop:
             callbacks.set_state(saved)
             if model.stop_training:  # a callback had ended this run
                 epochs = first
-        ahead = RunAhead(self, ChunkSizer(each_batch=False))
+        is_one = epochs - first <= 1
+        ahead = None if is_one else RunAhead(self, ChunkSizer(each_batch=False))
         epoch = first
         while epoch < epochs:
-            several = ahead.epochs(epochs - epoch)
-            past = ahead.run(several) if several > 1 else []
+            several = ahead.epochs(epochs - epoch) if ahead else 1
+            past = ahead.run(several) if ahead and several > 1 else []
             for number, of_epoch in enumerate(past, 1):
                 logs = self._tell(epoch, *of_epoch, is_last=number == len(past))
                 epoch += 1
@@ -283,7 +284,8 @@ class FitLoop:
                 if epoch_logs is None:  # the generator is at its end, and has said so
                     break
                 logs, epoch = epoch_logs, epoch + 1
-                ahead.took(time.perf_counter() - started)
+                if ahead:
+                    ahead.took(time.perf_counter() - started)
             interrupt.check()
             if model.stop_training:
                 break

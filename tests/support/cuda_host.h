@@ -15,12 +15,13 @@
 #define __launch_bounds__(...)
 #define THREAD emulated_thread
 #define BLOCK emulated_block
+#define MODEL emulated_model
 #define BARRIER wait_at(emulated_all)
 
 // Kernels are left as they are; what they call most often is worth optimising.
 #pragma GCC push_options
 #pragma GCC optimize("O1")
-static int emulated_thread;
+static int emulated_thread, emulated_model;
 
 extern "C" void switch_stack(void** old, void* fresh);
 asm(R"(
@@ -191,6 +192,8 @@ DEVICE double double_of_bits(unsigned long long bits) {
 }
 DEVICE float power_of_two(float x) { return exp2f(x); }
 DEVICE float inverse_of(float x) { return 1.0f / x; }
+DEVICE float quotient(float a, float b) { return a / b; }
+DEVICE float near_root(float x) { return sqrtf(x); }
 DEVICE unsigned upper_product(unsigned a, unsigned b) {
   return (unsigned)(((unsigned long long)a * b) >> 32);
 }

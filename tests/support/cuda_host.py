@@ -97,7 +97,7 @@ def _object(text: str) -> bytes:
 
 
 def _wrapped(source: str) -> str:
-    """Return CUDA text as C++, with a `run_NAME(blocks, arguments)` for each kernel."""
+    """Return CUDA text as C++, with `run_NAME(blocks, models, arguments)` for each."""
     assert source.startswith(prelude.header())
     text = f'#include "{_prelude()}"' + source.removeprefix(prelude.header())
     for name, parameters in _SIGNATURE.findall(source):
@@ -109,8 +109,9 @@ def _wrapped(source: str) -> str:
         casts = ", ".join(f"({kind})arguments[{i}]" for i, kind in enumerate(kinds))
         text += (
             f"\nstatic void call_{name}(void** arguments) {{ {name}({casts}); }}"
-            f'\nextern "C" void run_{name}(int blocks, void** arguments) {{\n'
-            f"  run_blocks(blocks, call_{name}, arguments);\n}}\n"
+            f'\nextern "C" void run_{name}(int blocks, int models, void** arguments) {{'
+            "\n  for (emulated_model = 0; emulated_model < models; emulated_model++)"
+            f"\n    run_blocks(blocks, call_{name}, arguments);\n}}\n"
         )
     return text
 
@@ -177,6 +178,14 @@ class HostDriver:
     def download(self, array: np.ndarray, address: int) -> None:
         ctypes.memmove(array.ctypes.data, address, array.nbytes)
 
+    def upload_rows(self, address: int, rows: np.ndarray, stride: int) -> None:
+        for number, row in enumerate(rows):
+            ctypes.memmove(address + number * stride, row.ctypes.data, row.nbytes)
+
+    def download_rows(self, rows: np.ndarray, address: int, stride: int) -> None:
+        for number, row in enumerate(rows):
+            ctypes.memmove(row.ctypes.data, address + number * stride, row.nbytes)
+
     def host_array(self, nbytes: int) -> np.ndarray:
         return np.empty(nbytes, np.uint8)
 
@@ -187,13 +196,18 @@ class HostDriver:
         return (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
 
     def launch(
-        self, function: Any, blocks: int, threads: int, shared: int, arguments: Any
+        self,
+        function: Any,
+        blocks: tuple[int, int],
+        threads: int,
+        shared: int,
+        arguments: Any,
     ) -> None:
         if self._recording is not None:
             self._recording.append((function, blocks, threads, shared, arguments))
             return
         assert threads == 256
-        function(blocks, arguments)
+        function(*blocks, arguments)
 
     def begin_capture(self) -> None:
         assert self._recording is None

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 from cuda_checks import EMULATED
 
+from ganglion.compiler.cuda.target import TUNING
+
 _tests = itertools.count(1)
 EVERY = 2  # tests: each leaves 30 to 300 MB
 
@@ -18,3 +20,9 @@ def _let_go_of_programs() -> Iterator[None]:
         gc.collect()
         for memory in EMULATED:
             memory.free()
+
+
+@pytest.fixture
+def launches(monkeypatch) -> None:
+    """Let small steps have launches, too, instead of one block for all."""
+    monkeypatch.setattr(TUNING, "resident_products", -1)

@@ -16,9 +16,10 @@ from ganglion.compiler.ir import contraction, pointwise, shaping
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.plan.kernels import Loop
 
-pytestmark = pytest.mark.skipif(
-    cuda_host.reason() is not None, reason=str(cuda_host.reason())
-)
+pytestmark = [
+    pytest.mark.skipif(cuda_host.reason() is not None, reason=str(cuda_host.reason())),
+    pytest.mark.usefixtures("launches"),
+]
 
 
 @pytest.fixture(autouse=True)

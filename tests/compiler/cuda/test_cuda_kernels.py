@@ -99,6 +99,7 @@ def test_loops_that_take_several_elements_at_a_time(size, monkeypatch):
     check(program, data, state, tolerance=EXACT["float32"])
 
 
+@pytest.mark.usefixtures("launches")
 @pytest.mark.parametrize("layer", ["Dense", "LayerNormalization"])
 def test_kernels_that_go_on_row_wise(layer, monkeypatch):
     monkeypatch.setattr(TUNING, "fewest_rows", 2)

@@ -21,6 +21,8 @@ from ganglion.compiler.plan.kernels import Buffer, Contract, Load, Loop, View
 from ganglion.compiler.plan.plan import Plan
 from ganglion.training.data_adapters import Table
 
+pytestmark = pytest.mark.usefixtures("launches")
+
 emulation = pytest.mark.skipif(
     cuda_host.reason() is not None, reason=str(cuda_host.reason())
 )

@@ -15,6 +15,8 @@ from ganglion.compiler.cuda.target import GpuSpec
 from ganglion.compiler.plan.kernels import Apply, Buffer, Indirect, Load, Loop, View
 from ganglion.training.data_adapters import Table
 
+pytestmark = pytest.mark.usefixtures("launches")
+
 emulation = pytest.mark.skipif(
     cuda_host.reason() is not None, reason=str(cuda_host.reason())
 )

@@ -27,6 +27,8 @@ from ganglion.compiler.ir import pointwise
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.table import OPS
 
+pytestmark = pytest.mark.usefixtures("launches")
+
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):

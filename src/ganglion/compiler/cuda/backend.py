@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -29,6 +29,7 @@ from ganglion.compiler.cuda.memory import (
     as_bytes,
     contiguous,
 )
+from ganglion.compiler.cuda.model_states import ModelStates
 from ganglion.compiler.cuda.prelude import source
 from ganglion.compiler.cuda.text import THREADS
 from ganglion.compiler.ir.program import Program
@@ -145,12 +146,15 @@ def _load(emission: Emission, memory: Memory) -> tuple[list[Any], dict[str, Any]
 
 
 class CompiledProgram:
-    """A program as machine code, its memory on the device, and its recorded steps."""
+    """A program as machine code, its memory on the device, and its recorded steps.
+
+    With several `models` it trains them all at once, by `run_models`.
+    """
 
     keeps_on_device = True
 
-    def __init__(self, program: Program, on: Memory) -> None:
-        self._memory, self._driver = on, on.driver
+    def __init__(self, program: Program, on: Memory, models: int = 1) -> None:
+        self._memory, self._driver, self._models = on, on.driver, models
         self._driver.use()
         spec = replace(self._driver.spec, precision=config.precision())
         if spec.products != spec.precision:
@@ -158,13 +162,13 @@ class CompiledProgram:
                 f"{self._driver.name} has no {spec.precision}: products are "
                 f"{spec.products}."
             )
-        self.emission = emit_program(program, spec)
+        self.emission = emit_program(program, spec, models > 1)
         self._schedule = self.emission.schedule
         self.plan = plan = self._schedule.plan
         self._bindings: dict[tuple[int, ...], _Binding] = {}
         self._modules, self._functions = _load(self.emission, on)
         with on.lock:
-            self._workspace = Workspace(self.emission, on)
+            self._workspace = Workspace(self.emission, on, models)
         written = {b.key for kernel in plan.kernels for b in kernel.writes()}
         self._written = [n for n, b in plan.state.items() if b.key in written]
         self._prepared = False
@@ -203,7 +207,9 @@ class CompiledProgram:
             arrays = {**data, **state}
             copies = contiguous(arrays)
             mirrors = self._mirrored(arrays | copies)
-            binding = self._binding(mirrors)
+            addresses = {name: mirror.address for name, mirror in mirrors.items()}
+            arena = self._memory.arena(self._schedule.arena)
+            binding = self._binding(addresses, arena)
             if self.poisons:
                 arena = self._memory.arena(self._schedule.arena)
                 self._driver.fill(arena, 0xFF, self._schedule.arena)
@@ -214,10 +220,28 @@ class CompiledProgram:
             self._take_back(mirrors, state, copies, resident)
         return results
 
-    def _mirrored(self, arrays: Mapping[str, np.ndarray]) -> dict[str, Mirror]:
+    def run_models(
+        self, data: Mapping[str, np.ndarray], state: ModelStates, steps: int
+    ) -> None:
+        """Advance the state of all models on the device, and do not wait for it."""
+        if steps < 1 or not self.emission.every:
+            return
+        with self._memory.lock, undisturbed():
+            self._driver.use()
+            self._memory.collect()
+            copies = contiguous(dict(data))
+            mirrors = self._mirrored({**data, **copies}, self.plan.data)
+            addresses = {name: mirror.address for name, mirror in mirrors.items()}
+            addresses |= {name: state.address(name) for name in self.plan.state}
+            binding = self._binding(addresses, self._workspace.arena, state.stride)
+            self._launch(binding, steps)
+
+    def _mirrored(
+        self, arrays: Mapping[str, np.ndarray], names: Iterable[str] | None = None
+    ) -> dict[str, Mirror]:
         """Bring what has changed to the device."""
         mirrors = {}
-        for name in (*self.plan.data, *self.plan.state):
+        for name in names or (*self.plan.data, *self.plan.state):
             is_data = name in self.plan.data
             mirror = mirrors[name] = self._memory.mirror(arrays[name], name, is_data)
             if not device_arrays.is_dirty_on_device(arrays[name]):
@@ -268,17 +292,18 @@ class CompiledProgram:
 
     # ---- launches ------------------------------------------------------------------
 
-    def _binding(self, mirrors: Mapping[str, Mirror]) -> _Binding:
+    def _binding(
+        self, addresses: Mapping[str, int], arena: int, state_stride: int = 0
+    ) -> _Binding:
         """Return the arguments and recordings for where arrays are now."""
-        arena = self._memory.arena(self._schedule.arena)
-        key = (arena, *(mirror.address for mirror in mirrors.values()))
+        key = (arena, state_stride, *addresses.values())
         binding = self._bindings.pop(key, None)
         if binding is None:
             while len(self._bindings) >= MOST_BINDINGS:
                 oldest = self._bindings.pop(next(iter(self._bindings)))
                 for graph in oldest.graphs.values():
                     self._driver.forget(graph)
-            binding = self._new_binding(mirrors, arena)
+            binding = self._new_binding(addresses, arena, state_stride)
         self._bindings[key] = binding  # the last one used is the last to go
         if not self._prepared:  # what never changes, also where odd steps have it
             for odd in (0, 1) if self._schedule.double_buffered else (0,):
@@ -287,19 +312,20 @@ class CompiledProgram:
             self._prepared = True
         return binding
 
-    def _new_binding(self, mirrors: Mapping[str, Mirror], arena: int) -> _Binding:
-        addresses = {name: mirror.address for name, mirror in mirrors.items()}
-        arguments = {
-            (call, odd): self._driver.arguments(
-                [
-                    self._address(buffer, addresses, arena, odd)
-                    for buffer in call.buffers
-                ]
-            )
+    def _new_binding(
+        self, addresses: Mapping[str, int], arena: int, state_stride: int
+    ) -> _Binding:
+        strides = [state_stride, self._workspace.stride] * self.emission.models
+        values = {
+            (call, odd): [
+                *(self._address(b, addresses, arena, odd) for b in call.buffers),
+                *strides,
+            ]
             for call in self.emission.calls
             for odd in (0, 1)
         }
-        return _Binding(arguments)
+        arguments = {key: self._driver.arguments(row) for key, row in values.items()}
+        return _Binding(values, arguments)
 
     def _address(
         self, buffer: Buffer, mirrors: Mapping[str, int], arena: int, odd: int
@@ -330,6 +356,11 @@ class CompiledProgram:
             done += count
 
     def _launch(self, binding: _Binding, steps: int) -> None:
+        if self._schedule.step.resident:
+            (call,) = self.emission.every
+            arguments = self._driver.arguments([*binding.values[call, 0], steps])
+            self._launch_one(call, arguments)
+            return
         if not self.emission.first:
             self._repeat(binding, steps)
             return
@@ -357,13 +388,12 @@ class CompiledProgram:
 
     def _launch_all(self, binding: _Binding, calls: Sequence[Call], odd: int) -> None:
         for call in calls:
-            self._driver.launch(
-                self._functions[call.function],
-                call.blocks,
-                THREADS,
-                call.shared,
-                binding.arguments[call, odd],
-            )
+            self._launch_one(call, binding.arguments[call, odd])
+
+    def _launch_one(self, call: Call, arguments: Any) -> None:
+        blocks = (call.blocks, self._models)
+        function = self._functions[call.function]
+        self._driver.launch(function, blocks, THREADS, call.shared, arguments)
 
     def _graph(self, binding: _Binding, steps: int, odd: int) -> Any:
         """Return a recording of some steps; of none: of what comes before the first."""
@@ -384,5 +414,6 @@ class CompiledProgram:
 class _Binding:
     """Launches for arrays at certain addresses: their arguments, and recordings."""
 
-    arguments: dict[tuple[Call, int], Any]  # by launch, for even and odd steps
+    values: dict[tuple[Call, int], list[int]]  # by launch, for even and odd steps
+    arguments: dict[tuple[Call, int], Any]  # the same as the driver takes them
     graphs: dict[tuple[int, int], Any] = field(default_factory=dict)

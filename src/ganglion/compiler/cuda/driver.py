@@ -79,6 +79,12 @@ class Driver(Protocol):
     def download(self, array: np.ndarray, address: int) -> None:
         """Copy from the device into an array; it is there after `wait`."""
 
+    def upload_rows(self, address: int, rows: np.ndarray, stride: int) -> None:
+        """Copy rows of bytes to the device, to places that are a stride apart."""
+
+    def download_rows(self, rows: np.ndarray, address: int, stride: int) -> None:
+        """Copy rows of bytes from places that are a stride apart."""
+
     def host_array(self, nbytes: int) -> np.ndarray:
         """Return bytes of the host from and to which copies are fast."""
 
@@ -86,9 +92,17 @@ class Driver(Protocol):
         """Give bytes of the host back to the system; any others are left alone."""
 
     def launch(
-        self, function: Handle, blocks: int, threads: int, shared: int, arguments: Any
+        self,
+        function: Handle,
+        blocks: tuple[int, int],
+        threads: int,
+        shared: int,
+        arguments: Any,
     ) -> None:
-        """Launch a function; it may be set up while the one before it still runs."""
+        """Launch a function; it may be set up while the one before it still runs.
+
+        There are so many blocks, for so many models.
+        """
 
     def begin_capture(self) -> None:
         """Record launches from now on instead of doing them."""
@@ -324,6 +338,32 @@ class CudaDriver:
                 self._cu.cuMemcpyDtoHAsync(pointer, address, array.nbytes, self._stream)
             )
 
+    def upload_rows(self, address: int, rows: np.ndarray, stride: int) -> None:
+        self._copy_rows(address, rows, stride, upload=True)
+
+    def download_rows(self, rows: np.ndarray, address: int, stride: int) -> None:
+        self._copy_rows(address, rows, stride, upload=False)
+
+    def _copy_rows(
+        self, address: int, rows: np.ndarray, stride: int, upload: bool
+    ) -> None:
+        cu, host = self._cu, rows.ctypes.data
+        kinds = cu.CUmemorytype
+        copy = cu.CUDA_MEMCPY2D()
+        copy.Height, copy.WidthInBytes = rows.shape
+        copy.srcMemoryType, copy.dstMemoryType = (
+            (kinds.CU_MEMORYTYPE_HOST, kinds.CU_MEMORYTYPE_DEVICE)
+            if upload
+            else (kinds.CU_MEMORYTYPE_DEVICE, kinds.CU_MEMORYTYPE_HOST)
+        )
+        if upload:
+            copy.srcHost, copy.srcPitch = host, rows.strides[0]
+            copy.dstDevice, copy.dstPitch = address, stride
+        else:
+            copy.dstHost, copy.dstPitch = host, rows.strides[0]
+            copy.srcDevice, copy.srcPitch = address, stride
+        self._check(cu.cuMemcpy2DAsync(copy, self._stream))
+
     def host_array(self, nbytes: int) -> np.ndarray:
         pointer = int(self._check(self._cu.cuMemAllocHost(max(nbytes, 1))))
         self._pinned.add(pointer)
@@ -352,11 +392,17 @@ class CudaDriver:
         return int(pointers.ctypes.data) if len(values) else 0, values, pointers
 
     def launch(
-        self, function: Handle, blocks: int, threads: int, shared: int, arguments: Any
+        self,
+        function: Handle,
+        blocks: tuple[int, int],
+        threads: int,
+        shared: int,
+        arguments: Any,
     ) -> None:
         cu = self._cu
         config = cu.CUlaunchConfig()
-        config.gridDimX, config.gridDimY, config.gridDimZ = blocks, 1, 1
+        config.gridDimX, config.gridDimY = blocks
+        config.gridDimZ = 1
         config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
         config.sharedMemBytes = shared
         config.hStream = self._stream

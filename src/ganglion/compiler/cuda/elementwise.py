@@ -83,6 +83,8 @@ _OPS = {name: name + "{f}({0})" for name in _MATH} | {
     "is_finite": "is_finite({0})",
     "stop_gradient": "{0}",
 }
+# Without branches, so that a thread computes several at once.
+_APPROXIMATE = _OPS | {"divide": "quotient({0}, {1})", "sqrt": "near_root({0})"}
 # Powers that are cheaper, and as exact, by arithmetic.
 _POWERS = {
     1.0: "{0}",
@@ -136,7 +138,7 @@ def _text(body: Body, expr: Expr, at: Bindings, names: dict[int, str]) -> str:
             f"({affine(at.indices, expr.strides, expr.offset)})", I64, expr.dtype
         )
     if isinstance(expr, Apply):
-        return _apply(expr, [names[id(arg)] for arg in expr.args])
+        return _apply(expr, [names[id(arg)] for arg in expr.args], body.approximate)
     if isinstance(expr, Indirect):
         return _indirect(body, expr, at, names[id(expr.row)])
     if isinstance(expr, Uniform):
@@ -147,7 +149,7 @@ def _text(body: Body, expr: Expr, at: Bindings, names: dict[int, str]) -> str:
     return f"shuffled({state}, {position}, {expr.rows}u)"
 
 
-def _apply(expr: Apply, args: list[str]) -> str:
+def _apply(expr: Apply, args: list[str], approximate: bool = False) -> str:
     dtype, source, last = expr.dtype, expr.args[0].dtype, expr.args[-1]
     if expr.op == "cast":
         return cast(args[0], source, dtype)
@@ -159,7 +161,8 @@ def _apply(expr: Apply, args: list[str]) -> str:
             return _POWERS[value].format(args[0], number(1, source))
     if expr.op == "negative" and args[0].startswith("-"):
         args = [f"({args[0]})"]  # two signs side by side would be another operator
-    text = _OPS[expr.op].format(*args, f="f" * (dtype.itemsize == 4))
+    ops = _APPROXIMATE if approximate and dtype == np.float32 else _OPS
+    text = ops[expr.op].format(*args, f="f" * (dtype.itemsize == 4))
     # Small integers overflow where their type ends.
     if expr.op in _OVERFLOWING and dtype.kind in "iu" and dtype.itemsize < 4:
         return f"({c_type(dtype)})({text})"
@@ -277,7 +280,8 @@ def emit_map(
     kernel = fused.kernel
     assert isinstance(kernel, Loop)
     total = math.prod(kernel.shape)
-    body = Body(is_wide(fused.buffers(), total), rows.axes if rows else ())
+    axes = rows.axes if rows else ()
+    body = Body(is_wide(fused.buffers(), total), axes, spec.approximate)
     shape = kernel.shape or (1,)
     width = _map_width(fused, kernel, total, spec)
     if rows:

@@ -28,6 +28,7 @@ from ganglion.compiler.cuda.fusion import (
 )
 from ganglion.compiler.cuda.gemm import emit_contract
 from ganglion.compiler.cuda.launches import (
+    ALIGNMENT,
     Launch,
     Partition,
     Priority,
@@ -37,8 +38,8 @@ from ganglion.compiler.cuda.launches import (
 from ganglion.compiler.cuda.pipeline import build
 from ganglion.compiler.cuda.pool_grad import emit_pool_back
 from ganglion.compiler.cuda.reduce import emit_reduction
+from ganglion.compiler.cuda.resident import ResidentMemory, made_ahead
 from ganglion.compiler.cuda.scan_scatter import emit_adds, emit_scan, emit_scatter
-from ganglion.compiler.cuda.scheduler import ALIGNMENT
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import STEP, THREADS, Emitted, c_type, fill
 from ganglion.compiler.cuda.tiling import LaunchContext, Product
@@ -91,6 +92,7 @@ class PartitionText:
     blocks: int
     priority: Priority
     staging: RowStaging | None = None  # of row-wise fused kernels
+    memory: ResidentMemory | None = None  # of a block that takes many steps
 
     def order(self) -> tuple[bool, int, float, int]:
         """Sort long partitions to the front, and deferred ones to the end."""
@@ -108,10 +110,12 @@ class PartitionText:
         offsets: dict[BufferKey, int] = {}
         end = rounded(max(body.shared for body in self.bodies), 16)
         for key, buffer in self.buffers.items():
-            if size := self.staging.size(buffer) if self.staging else 0:
+            if self.memory and key in self.memory.offsets:
+                offsets[key] = self.memory.offsets[key]
+            elif size := self.staging.size(buffer) if self.staging else 0:
                 offsets[key] = end
                 end += rounded(size * buffer.dtype.itemsize, 16)
-        return offsets, end
+        return offsets, self.memory.end if self.memory else end
 
     @property
     def shared(self) -> int:
@@ -134,52 +138,91 @@ class Function:
         self._arguments: dict[BufferKey, str] = {}
         self._scratch = 0
         self._partitions: list[tuple[int, list[str]]] = []
+        self._before, self._after = list[str](), list[str]()  # all steps
         start = 0
         for partition in partitions:
             block = f"BLOCK - {start}" if start else "BLOCK"
             start += partition.blocks
             self._partitions.append((start, self._calls(partition, block)))
+            if partition.memory:
+                self._keep_state(partition, partition.memory)
 
-    def named(self, pair: bool) -> tuple[str, str]:
+    def named(
+        self, pair: bool, models: bool = False, resident: bool = False
+    ) -> tuple[str, str]:
         """Return the function's name, made from its text, and its text.
 
         With `pair`, two blocks find room on a processor, which bounds their registers.
+        With `models`, each has blocks of its own, and memory at a distance from that
+        of the model before. A `resident` block takes many steps.
         """
         lines = [
             fill(text, body=f"${{kernel}}_{name}")
             for text, name in self._bodies.items()
         ]
-        arguments = ", ".join(
+        arguments = [
             f"{c_type(buffer.dtype)}* a{i}" for i, buffer in enumerate(self.buffers)
-        )
+        ]
+        arguments += ["long long state_stride", "long long work_stride"] * models
+        arguments += ["long long steps"] * resident
         lines.append(
             f'extern "C" __global__ void __launch_bounds__({THREADS}{", 2" * pair}) '
-            f"$kernel({arguments}) {{"
+            f"$kernel({', '.join(arguments)}) {{"
         )
+        lines += self._moves_to_model() if models else []
+        lines += self._before if resident else []
+        lines += ["  for (long long step = 0; step < steps; step++)"] * resident
         *others, (_, last) = self._partitions
         for end, calls in others:
             lines += [f"  if (BLOCK < {end}) {{", *calls, "  } else"]
-        text = "\n".join([*lines, "  {", *last, "  }", "}", ""])
+        # What a step wrote, the next one reads.
+        after = ["    BARRIER;", "  }", *self._after] if resident else ["  }"]
+        text = "\n".join([*lines, "  {", *last, *after, "}", ""])
         digest = hashlib.sha256(fill(text, kernel="NAME").encode()).hexdigest()
         name = f"k{digest[:24]}"
         return name, fill(text, kernel=name)
 
+    def _moves_to_model(self) -> Iterator[str]:
+        """Yield how a block finds the memory of its model."""
+        for number, buffer in enumerate(self.buffers):
+            if buffer.kind not in ("data", "constant"):
+                stride = "state_stride" if buffer.kind == "state" else "work_stride"
+                yield f"  a{number} = of_model(a{number}, {stride});"
+
     def _calls(self, partition: PartitionText, block: str) -> list[str]:
         """Return how a block of a partition calls its bodies."""
         staging = partition.staging
-        lines = [] if partition.bodies[0].waits else ["start_after_others();"]
+        memory = partition.memory
+        waits = partition.bodies[0].waits or memory
+        lines = [] if waits else ["start_after_others();"]
         if staging:
             lines = self._stage(partition, staging, block, lines)
         which = f"({block}) * {staging.rows}" if staging else block
         for number, body in enumerate(partition.bodies):
-            if number:
+            if number and not (memory and number in memory.independent):
                 lines.append("BARRIER;")
+            if number:
                 lines += self._write_back(partition, number - 1, block)
             name = self._bodies.setdefault(body.text, f"body{len(self._bodies)}")
             arguments = [which] if staging else [which, str(partition.blocks)]
             arguments += [self._address(partition, b, block) for b in body.buffers]
+            ahead = memory and memory.ahead.get(number)
+            if ahead:  # for itself, an array that is made ahead starts at its start
+                arguments[-1] = partition.staged(body.buffers[-1])
+                lines.append(f"if (step % {ahead.steps} == 0)")
             lines.append(f"${{kernel}}_{name}({', '.join(arguments)});")
         return [f"    {line}" for line in lines]
+
+    def _keep_state(self, partition: PartitionText, memory: ResidentMemory) -> None:
+        """Copy a model's variables to shared memory before all steps, and back."""
+        self._before.append("  start_after_others();")
+        for key, buffer in partition.buffers.items():
+            if buffer.kind == "state" and key in memory.offsets:
+                argument, staged = self._argument(buffer), partition.staged(buffer)
+                self._before.append(f"  stage<{buffer.size}>({staged}, {argument});")
+                copy = f"write_back<{buffer.size}>({argument}, {staged});"
+                self._after.append(f"  {copy}")
+        self._before.append("  wait_for_staged();")
 
     def _stage(
         self, partition: PartitionText, staging: RowStaging, block: str, start: list
@@ -212,9 +255,12 @@ class Function:
     def _address(self, partition: PartitionText, buffer: Buffer, block: str) -> str:
         """Return an array's address; of a block's own rows, where all would begin."""
         staging, address = partition.staging, partition.staged(buffer)
-        if not address or staging is None:
+        if not address:
             return self._argument(buffer)
-        if buffer.key in staging.staged_whole:
+        for ahead in partition.memory.ahead.values() if partition.memory else ():
+            if ahead.key == buffer.key:
+                return f"{address} + step % {ahead.steps} * {ahead.size}"
+        if staging is None or buffer.key in staging.staged_whole:
             return address
         return f"{address} - ({block}) * {staging.size(buffer)}"
 
@@ -234,12 +280,16 @@ class Function:
 
 @dataclass(frozen=True)
 class Call:
-    """One launch: a function by name, its size, and the memory it is given."""
+    """One launch: a function by name, its size, and the memory it is given.
+
+    A `resident` one takes as many steps as it is told.
+    """
 
     function: str
     blocks: int
     shared: int
     buffers: tuple[Buffer, ...]
+    resident: bool = False
 
 
 @dataclass(frozen=True)
@@ -255,6 +305,7 @@ class Emission:
     workspace: dict[BufferKey, int]  # the schedule's, and that of blocks for each other
     workspace_bytes: int
     keeps_cache: bool  # rather than memory for the blocks of two launches at once
+    models: bool  # whether launches have an axis of models
 
     @property
     def calls(self) -> Iterator[Call]:
@@ -262,25 +313,33 @@ class Emission:
         yield from (*self.once, *self.first, *self.every, *self.last)
 
 
-def emit_program(program: Program, spec: GpuSpec) -> Emission:
-    """Return a program as CUDA C for a GPU."""
-    return emit(build(program, spec), spec)
+def emit_program(program: Program, spec: GpuSpec, models: bool = False) -> Emission:
+    """Return a program as CUDA C for a GPU, for one model or for many at once."""
+    return emit(build(program, spec), spec, models)
 
 
-def emit(schedule: Schedule, spec: GpuSpec) -> Emission:
+def emit(schedule: Schedule, spec: GpuSpec, models: bool = False) -> Emission:
     """Return a schedule as CUDA C."""
-    emitter = _Emitter(schedule, spec)
+    resident = schedule.step.resident
+    emitter = _Emitter(schedule, spec, models or resident)
     counting = [emitter.count_step()] if schedule.plan.results else []
+    once = tuple(map(emitter.call, schedule.once))
+    first = tuple(map(emitter.call, schedule.first))
+    every = [
+        *([emitter.resident_call(schedule)] if resident and schedule.every else ()),
+        *(() if resident else map(emitter.call, schedule.every)),
+    ]
     return Emission(
         schedule,
         emitter.functions,
-        tuple(map(emitter.call, schedule.once)),
-        tuple(map(emitter.call, schedule.first)),
-        (*map(emitter.call, schedule.every), *counting),
+        once,
+        first,
+        (*every, *counting),
         (*map(emitter.call, schedule.last), *(counting if schedule.last else [])),
         emitter.workspace,
         emitter.workspace_bytes,
         any(_overlaps(fused.kernel) for _, fused in fused_kernels_of(schedule.every)),
+        models or resident,
     )
 
 
@@ -292,8 +351,8 @@ def _overlaps(kernel: Kernel) -> bool:
 class _Emitter:
     """Collects functions, and the memory that their blocks share."""
 
-    def __init__(self, schedule: Schedule, spec: GpuSpec) -> None:
-        self.spec = spec
+    def __init__(self, schedule: Schedule, spec: GpuSpec, models: bool) -> None:
+        self.spec, self._models = spec, models
         self.functions: dict[str, str] = {}
         self.workspace = dict(schedule.workspace)
         self.workspace_bytes = schedule.workspace_bytes
@@ -319,10 +378,20 @@ class _Emitter:
         pair = launch.products > 0 and 2 * (shared + 1024) <= most
         # Loops over time fill the registers of a processor with weights.
         pair = pair and not launch.time_loops
-        name, text = function.named(pair)
+        name, text = function.named(pair, self._models)
         self.functions.setdefault(name, text)
         blocks = sum(partition.blocks for partition in partitions)
         return Call(name, blocks, shared, self._renamed(function.buffers))
+
+    def resident_call(self, schedule: Schedule) -> Call:
+        """Return all launches of a step as one, of one block that takes many steps."""
+        partition = resident_partition(schedule, self.spec)
+        function = Function([partition])
+        pair = self.spec.resident_blocks(partition.shared) > 1
+        name, text = function.named(pair, models=True, resident=True)
+        self.functions.setdefault(name, text)
+        buffers = self._renamed(function.buffers)
+        return Call(name, 1, partition.shared, buffers, resident=True)
 
     def _may_gather(self, partition: PartitionText) -> bool:
         """Return whether row-wise blocks are so few that they must be kept apart."""
@@ -437,6 +506,29 @@ class _Emitter:
             "  if (THREAD == 0) *step += 1;\n}\n"
         )
         return Call("count_step", 1, 0, (STEP,))
+
+
+def resident_partition(schedule: Schedule, spec: GpuSpec) -> PartitionText:
+    """Return all kernels of a step as bodies of one block.
+
+    Rather less is made ahead than that two blocks find no room on a processor.
+    """
+    context = LaunchContext(replace(spec, approximate=True), spec.half, alone=True)
+    context = replace(context, resident=True)
+    every = [fused for _, fused in fused_kernels_of(schedule.every)]
+
+    def partition(steps: int) -> PartitionText:
+        ahead = made_ahead(every, steps)
+        bodies = [
+            emit_fused(ahead[number].fused if number in ahead else fused, context)
+            for number, fused in enumerate(every)
+        ]
+        memory = ResidentMemory.of(schedule, every, bodies, ahead)
+        return PartitionText(bodies, 1, Priority.CRITICAL, memory=memory)
+
+    choices = [partition(steps) for steps in (8, 4, 2, 1)]
+    pairs = (c for c in choices if spec.resident_blocks(c.shared) > 1)
+    return next(pairs, choices[0])
 
 
 def emit_fused(fused: FusedKernel, context: LaunchContext) -> Emitted:

@@ -78,6 +78,8 @@ def emit_contract(fused: FusedKernel, context: LaunchContext) -> Emitted:
     if not on_tensor_cores(kernel, spec.products):
         return _Contraction(fused, kernel, spec, bf16=False).on_plain_cores()
     contraction = _Contraction(fused, kernel, spec, spec.bf16)
+    if context.resident:
+        return contraction.in_shared_memory()
     ready = kernel.right.buffer.key in fused.ready
     context = replace(context, weights_ready=ready)
     tiling = _cheapest_tiling(kernel, context, bool(fused.column_sums))
@@ -115,7 +117,8 @@ class _Contraction:
     ) -> None:
         self.fused, self.kernel, self.spec, self.bf16 = fused, kernel, spec, bf16
         self.product = Product(kernel)
-        self.body = Body(is_wide(fused.buffers(), self.product.m * self.product.n))
+        wide = is_wide(fused.buffers(), self.product.m * self.product.n)
+        self.body = Body(wide, approximate=spec.approximate)
         self.width = _stored_width(fused, self.product)
         # Operands that can be fetched before the launch before has come to its end.
         self.prefetched: set[BufferKey] = set()
@@ -142,6 +145,21 @@ class _Contraction:
         self._append("contract_on_tensor_cores", tiling, step)
         shared = shared_bytes(self.product, tiling.tile, tiling.stages, self.bf16)
         return self._tiled(tiling, step, shared, most)
+
+    def in_shared_memory(self) -> Emitted:
+        """Return a product of operands that a block has in its shared memory."""
+        columns = 32 if self.product.n % 32 == 0 else 16
+        tiling = Tiling(Tile(16, columns, 1, 1), 1, 1)
+        self._append(
+            "contract_resident",
+            tiling,
+            16,
+            BATCHES=self.product.batches,
+            LEFT_ALONG=_along(self.product, "left"),
+            RIGHT_ALONG=_along(self.product, "right"),
+            TURNS=2,
+        )
+        return self.body.emitted(1, 0)
 
     def _tiled(self, tiling: Tiling, step: int, shared: int, most: int) -> Emitted:
         """Finish a product in tiles, and say how much work a block has."""
@@ -392,6 +410,24 @@ def _rows_alike(product: Product, tile: Tile, step: int) -> bool:
         and tile.rows % apart == 0
         and all(_is_even(product.rows, "left", n) for n in (apart, tile.rows))
     )
+
+
+def _along(product: Product, side: str) -> int:
+    """Return what lies side by side: 1 four inner elements, 2 two rows or columns."""
+    view = getattr(product.kernel, side)
+    lines = product.rows if side == "left" else product.columns
+    for kind, axes, others, count in (
+        (1, product.inner, lines, 4),
+        (2, lines, product.inner, 2),
+    ):
+        last = next((axis for axis in reversed(axes) if axis.size > 1), None)
+        if last is None or getattr(last, side) != 1 or last.size % count:
+            continue
+        rest = [*product.batch, *others, *(axis for axis in axes if axis is not last)]
+        strides = [getattr(axis, side) for axis in rest if axis.size > 1]
+        if math.gcd(count, view.offset, *strides) == count:
+            return kind
+    return 0
 
 
 def _is_even(axes: list[Axis], side: str, step: int) -> bool:

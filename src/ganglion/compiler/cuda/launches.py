@@ -26,6 +26,7 @@ from ganglion.compiler.plan.plan import (
 )
 from ganglion.compiler.plan.time_loop import TimeLoop
 
+ALIGNMENT, SHARED_ALIGNMENT = 256, 16  # bytes
 NEXT = "next"  # kind of the other one of two buffers: the one for the next step
 
 
@@ -34,13 +35,15 @@ class StepKernels:
     """The kernels of every step, and of what comes before it.
 
     Those that run `once` make what never changes; `prefetched` ones prepare a step,
-    and run beside the one before it.
+    and run beside the one before it. A step is `resident` if one block takes it, again
+    and again in a single launch.
     """
 
     plan: Plan
     every: tuple[Kernel, ...]
     once: tuple[Kernel, ...] = ()
     prefetched: tuple[Kernel, ...] = ()
+    resident: bool = False
 
     def map(self, change: Callable[[Kernel], Kernel]) -> StepKernels:
         """Return it with every kernel changed."""

@@ -284,14 +284,18 @@ def contiguous(arrays: dict[str, Any]) -> dict[str, Any]:
 class Workspace:
     """The memory on the device that belongs to one program.
 
-    It has constants, scratch memory, results, and what is made once or prefetched.
+    It has constants, scratch memory, results, and what is made once or prefetched. Of
+    many models each has its own, and its own arena: they run at the same time.
     """
 
-    def __init__(self, emission: Emission, memory: Memory) -> None:
+    def __init__(self, emission: Emission, memory: Memory, models: int = 1) -> None:
         self._emission, self._memory, driver = emission, memory, memory.driver
         self._blocks: list[tuple[int, int]] = []
-        self._base = self._allocate(emission.workspace_bytes)
-        driver.fill(self._base, 0, emission.workspace_bytes)
+        own_arena = emission.schedule.arena if models > 1 else 0
+        self.stride = memory.rounded(emission.workspace_bytes) + own_arena
+        self._base = self._allocate(self.stride * models)
+        self.arena = self._base + memory.rounded(emission.workspace_bytes)
+        driver.fill(self._base, 0, self.stride * models)
         self._constants = {}
         for key, array in constants_of(emission).items():
             self._constants[key] = self._allocate(array.nbytes)

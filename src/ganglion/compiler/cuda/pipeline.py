@@ -23,6 +23,7 @@ from ganglion.compiler.cuda.passes.products import (
     split_column_sums,
     split_long_contractions,
 )
+from ganglion.compiler.cuda.passes.resident import is_one_blocks, make_resident
 from ganglion.compiler.cuda.passes.simplify import (
     eliminate_common_subexpressions,
     hoist_constants,
@@ -72,6 +73,10 @@ def step_pass(
         return replace(step, every=tuple(run(step.every)))
 
     return Pass(name, why, change)
+
+
+def _has_launches(step: StepKernels) -> bool:
+    return not step.resident
 
 
 @cache
@@ -157,36 +162,46 @@ def pipeline(spec: GpuSpec) -> Pipeline:
                 partial(map, narrow_as_loop),
             ),
             Pass(
+                "resident",
+                "a small step is one block's: no launches between its kernels",
+                make_resident,
+                partial(is_one_blocks, spec=spec),
+            ),
+            Pass(
                 "byte-operands",
                 "images stay bytes: a quarter of the memory, and products scale sums",
                 keep_bytes,
-                lambda step: precision == "tf32",
+                lambda step: precision == "tf32" and not step.resident,
             ),
             Pass(
                 "rounded-operands",
                 "tensor cores take rounded operands: round once, not in every tile",
                 partial(round_operands, bf16=spec.bf16),
-                lambda step: precision != "float32",
+                lambda step: precision != "float32" and not step.resident,
             ),
             Pass(
                 "split-k",
                 "long sums with few results would leave most of a GPU idle",
                 partial(split_long_contractions, spec=spec),
+                _has_launches,
             ),
             Pass(
                 "prefetch",
                 "the next batch is drawn and gathered beside a step's products",
                 split_prefetch,
+                _has_launches,
             ),
             Pass(
                 "exact-prefetch",
                 "a first batch must not differ from those that follow, to the bit",
                 keep_prefetched_exact,
+                _has_launches,
             ),
             Pass(
                 "split-column-sums",
                 "deferred sums are fused into the maps that they add up",
                 split_column_sums,
+                _has_launches,
             ),
             Pass(
                 "launches",
@@ -202,6 +217,7 @@ def pipeline(spec: GpuSpec) -> Pipeline:
                 "stage-rows",
                 "what a row-wise block reads again stays in shared memory",
                 stage_rows,
+                lambda schedule: not schedule.step.resident,
             ),
             Pass(
                 "rounded-stores",
@@ -213,6 +229,7 @@ def pipeline(spec: GpuSpec) -> Pipeline:
                 "ready-before-launch",
                 "operands are fetched while the launch before still runs",
                 mark_ready,
+                lambda schedule: not schedule.step.resident,
             ),
             Pass(
                 "last-step",

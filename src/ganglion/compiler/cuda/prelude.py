@@ -21,6 +21,7 @@ _ENTRY_POINTS = {
     "fold_threads": "column_sums",
     "Scatter": "scatter",
     "KeptWeights": "time_loop",
+    "contract_resident": "resident",
 }
 
 

@@ -150,7 +150,7 @@ class _Reduction:
         self.length = math.prod(kernel.shape[len(kernel.outer) :])
         self.tiles = -(-self.results // tiling.across)
         wide = is_wide(fused.buffers(), self.results, self.length)
-        self.body = Body(wide, rows.axes if rows else ())
+        self.body = Body(wide, rows.axes if rows else (), spec.approximate)
         self.exprs = kernel.exprs
         self.dtypes = [self._total_dtype(expr.dtype) for expr in self.exprs]
         argmax = kernel.how == "argmax"

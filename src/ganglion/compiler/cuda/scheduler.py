@@ -29,7 +29,9 @@ from ganglion.compiler.cuda.fusion import (
     whole_rows,
 )
 from ganglion.compiler.cuda.launches import (
+    ALIGNMENT,
     NEXT,
+    SHARED_ALIGNMENT,
     Launch,
     Partition,
     Priority,
@@ -45,8 +47,6 @@ from ganglion.compiler.cuda.target import TUNING
 from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import Contract, Kernel, Load, Loop
 from ganglion.compiler.plan.plan import packed, read_by, rounded, written_by
-
-ALIGNMENT = 256  # bytes
 
 
 def is_small(kernel: Kernel) -> bool:
@@ -87,10 +87,14 @@ class _LastUses:
 
 
 class Scheduler:
-    """Puts kernels into launches, each as early as what it needs allows."""
+    """Puts kernels into launches, each as early as what it needs allows.
 
-    def __init__(self) -> None:
+    Where all are one block's anyway, it takes them `in_order`, one launch each.
+    """
+
+    def __init__(self, in_order: bool = False) -> None:
         self.launches: list[Launch] = []
+        self._in_order = in_order
         self._uses = _LastUses()
         self._partition_of: dict[int, Partition] = {}
 
@@ -101,7 +105,11 @@ class Scheduler:
         fused = None if scatters else self._fuse_epilogue(kernel, needs, priority)
         if fused is None:
             fused = FusedKernel(kernel)
-            self._place_in_launch(fused, needs, priority)
+            if self._in_order:
+                partition = self._new_partition(fused, True, len(self.launches))
+                self._partition_of[id(fused)] = partition
+            else:
+                self._place_in_launch(fused, needs, priority)
         self._uses.note(kernel, fused)
 
     def _fuse_epilogue(
@@ -120,6 +128,8 @@ class Scheduler:
             if taken and self._fits_rows(kernel, producer):
                 producer.epilogues.append(kernel)
                 return producer
+            if self._in_order:
+                continue
             # The last block to come ends a column sum: only what is critical may wait.
             if priority is Priority.CRITICAL and _fuse_column_sum(kernel, producer):
                 return producer
@@ -286,8 +296,19 @@ def launches_of(
     return scheduler.launches
 
 
+def _in_order(kernels: Sequence[Kernel]) -> list[Launch]:
+    """Return a launch for each kernel that is no epilogue of one before it."""
+    scheduler = Scheduler(in_order=True)
+    for kernel in kernels:
+        scheduler.add(kernel, Priority.CRITICAL)
+    return scheduler.launches
+
+
 def schedule(step: StepKernels) -> Schedule:
     """Put the kernels of a step into launches, in order."""
+    if step.resident:
+        once, every = launches_of(step.once), _in_order(step.every)
+        return Schedule(step, once, first=[], every=every)
     return Schedule(
         step,
         once=launches_of(step.once),
@@ -436,7 +457,8 @@ def allocate(schedule: Schedule) -> Schedule:
                 workspace[key] = end
                 end += rounded(buffer.nbytes, ALIGNMENT)
     lives, sizes = lifetimes(schedule)
-    rounded_sizes = {key: rounded(size, ALIGNMENT) for key, size in sizes.items()}
+    alignment = SHARED_ALIGNMENT if schedule.step.resident else ALIGNMENT
+    rounded_sizes = {key: rounded(size, alignment) for key, size in sizes.items()}
     offsets, arena = packed(lives, rounded_sizes)
     return replace(
         schedule,

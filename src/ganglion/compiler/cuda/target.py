@@ -26,6 +26,7 @@ class GpuSpec:
     shared_per_block: int = 0  # bytes; by default, what its capability has
     shared_per_processor: int = 0
     l2_bytes: int = 50 << 20
+    approximate: bool = False  # quotients and roots to 2 units in the last place
 
     def __post_init__(self) -> None:
         block, processor = _SHARED.get(self.capability, _LEAST_SHARED)
@@ -77,6 +78,12 @@ class GpuTuning:
     # large a share of their memory that they cannot.
     row_wise_share: int = 3
     prefetch_blocks_beside_rows: int = 64
+
+    # Steps that one block takes, in a launch of many steps
+    resident_products: int = 1 << 20  # multiplications
+    resident_elements: int = 1 << 18  # that loops go over
+    resident_thin: int = 2  # rows or columns of a product that is rather a loop
+    resident_scratch: int = 24 * 1024  # bytes of shared memory for sums over threads
 
     # Epilogues
     most_epilogues: int = 8

@@ -158,7 +158,10 @@ class Emitted:
 class Body:
     """A device function under construction."""
 
-    def __init__(self, wide: bool = False, row_axes: Shape = ()) -> None:
+    def __init__(
+        self, wide: bool = False, row_axes: Shape = (), approximate: bool = False
+    ) -> None:
+        self.approximate = approximate  # quotients and roots, see `GpuSpec`
         self.row_axes = row_axes  # leading axes, of which it has the rows from `row0`
         self.lines: list[str] = []
         self.before: list[str] = []  # what stands in front of the function

@@ -2,6 +2,10 @@ DEVICE void start_after_others() {
   wait_for_others();
   let_others_start();
 }
+// The memory of a block's model, where every model's is as far from the next one's.
+template <class T> DEVICE T* of_model(T* first, long long stride) {
+  return (T*)((char*)first + MODEL * stride);
+}
 template <class T> DEVICE T infinity();
 template <> METHOD float infinity<float>() { return float_of_bits(0x7f800000u); }
 template <> METHOD double infinity<double>() {

@@ -3,6 +3,7 @@
 #define RESTRICT __restrict__
 #define THREAD ((int)threadIdx.x)
 #define BLOCK ((int)blockIdx.x)
+#define MODEL ((int)blockIdx.y)
 #define BARRIER __syncthreads()
 extern __shared__ __align__(128) unsigned char shared_bytes[];
 
@@ -19,6 +20,16 @@ DEVICE float power_of_two(float x) {
 DEVICE float inverse_of(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+DEVICE float quotient(float a, float b) {
+  float y;
+  asm("div.full.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+DEVICE float near_root(float x) {
+  float y;
+  asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 DEVICE unsigned upper_product(unsigned a, unsigned b) { return __umulhi(a, b); }

@@ -1,0 +1,149 @@
+"""Many models in one program, and small steps that one block takes again and again."""
+
+import cuda_host
+import numpy as np
+import pytest
+from cuda_checks import emulated, precision
+
+import ganglion as keras
+from ganglion import config, layers
+from ganglion.compiler import reference
+from ganglion.compiler.cuda import backend, emit
+from ganglion.compiler.cuda.model_states import ModelRows
+from ganglion.compiler.cuda.target import TUNING, GpuSpec
+from ganglion.training.data_adapters import Table
+
+emulation = pytest.mark.skipif(
+    cuda_host.reason() is not None, reason=str(cuda_host.reason())
+)
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(70, 12)).astype("float32")
+Y = RNG.integers(0, 3, 70)
+BATCH = 16
+
+
+def regression(seed):
+    hidden = [layers.Dense(20, activation="relu"), layers.Dropout(0.2, seed=seed)]
+    model = keras.Sequential([keras.Input((12,)), *hidden, layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(0.01 * (seed + 1)), "mse")
+    return model
+
+
+def images(seed):
+    model = keras.Sequential(
+        [
+            keras.Input((12,)),
+            layers.Reshape((3, 4, 1)),
+            layers.Conv2D(5, 2, activation="relu", padding="same"),
+            layers.BatchNormalization(),
+            layers.Flatten(),
+            layers.Dense(3, activation="softmax"),
+        ]
+    )
+    optimizer = keras.optimizers.SGD(0.05 * (seed + 1), momentum=0.9, nesterov=True)
+    model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return model
+
+
+def steps_of(build, count):
+    """Return the data of steps, and the traced step of each model."""
+    config.set_backend("numpy")
+    steps = []
+    for seed in range(count):
+        keras.utils.set_random_seed(seed)
+        table = Table(X, Y.astype("float32") if build is regression else Y)
+        signature = table.signature(BATCH, len(X), True)
+        steps.append(build(seed)._step_cache.traced("train", table, signature))
+    arrays = table.arrays()
+    return {name: arrays[name] for name in steps[0].program.data}, steps
+
+
+def states_of(steps):
+    """Return copies of the variables of each step, named as the first one's."""
+    names = list(steps[0].variables)
+    return [
+        dict(
+            zip(names, (v.numpy().copy() for v in step.variables.values()), strict=True)
+        )
+        for step in steps
+    ]
+
+
+@emulation
+@pytest.mark.parametrize("build", [regression, images])
+@pytest.mark.parametrize("launched", [False, True])
+def test_models_together_have_the_bits_of_each_alone(build, launched, request):
+    if launched:
+        request.getfixturevalue("launches")
+    with precision("tf32"):
+        data, steps = steps_of(build, 3)
+        program, states = steps[0].program, states_of(steps)
+        together = backend.CompiledProgram(program, emulated(), models=3)
+        assert together.emission.schedule.step.resident is not launched
+        rows = ModelRows(list(states[0].values()), 3, emulated())
+        for number, name in enumerate(states[0]):
+            rows.array(number)[...] = [state[name] for state in states]
+        rows.upload()
+        known = rows.states({name: n for n, name in enumerate(states[0])})
+        together.run_models(data, known, 3)
+        together.run_models(data, known, 1)
+        rows.download()
+        alone = backend.CompiledProgram(program, emulated())
+        alone.poisons = True
+        for which, state in enumerate(states):
+            alone.run(data, state, 4)
+            for number, (name, array) in enumerate(state.items()):
+                assert rows.array(number)[which].tobytes() == array.tobytes(), name
+
+
+@emulation
+@pytest.mark.parametrize("build", [regression, images])
+def test_a_resident_block_computes_what_the_reference_does(build):
+    with precision("tf32"):
+        data, steps = steps_of(build, 1)
+        (state,) = states_of(steps)
+        meant = {name: array.copy() for name, array in state.items()}
+        program = backend.CompiledProgram(steps[0].program, emulated())
+        assert program.emission.schedule.step.resident
+        program.poisons = True
+        program.run(data, state, 4)
+        reference.compile(steps[0].program).run(data, meant, 4)
+    for name, array in meant.items():
+        np.testing.assert_allclose(state[name], array, 0.03, 0.03, err_msg=name)
+
+
+@emulation
+def test_small_rows_are_copied_apart():
+    first = [np.zeros(3, "float32"), np.zeros((40, 40), "float32"), np.zeros((), "i4")]
+    rows = ModelRows(first, 2, emulated())
+    for number in range(3):
+        rows.array(number)[...] = number + 1
+    rows.upload()
+    for number in range(3):
+        rows.array(number)[...] = 0
+    rows.download(small=True)
+    assert [rows.array(number).max() for number in range(3)] == [1, 0, 3]
+    rows.download()
+    assert [rows.array(number).min() for number in range(3)] == [1, 2, 3]
+
+
+def test_large_steps_and_other_precisions_are_launches(monkeypatch):
+    _, steps = steps_of(regression, 1)
+    program = steps[0].program
+
+    def is_resident(**changes):
+        return emit.emit_program(program, GpuSpec(**changes)).schedule.step.resident
+
+    assert is_resident()
+    assert not is_resident(precision="float32")
+    assert not is_resident(precision="bf16")
+    monkeypatch.setattr(TUNING, "resident_scratch", GpuSpec().shared_per_block)
+    assert not is_resident()  # its arrays find no room
+
+
+def test_the_order_of_rows_is_drawn_for_several_steps():
+    _, steps = steps_of(regression, 1)
+    emission = emit.emit_program(steps[0].program, GpuSpec())
+    (call,) = emission.every
+    assert call.resident
+    assert f"if (step % {8} == 0)" in emission.functions[call.function]

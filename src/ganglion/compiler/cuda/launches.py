@@ -8,20 +8,25 @@ of their own.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
+import numpy as np
+
 from ganglion.compiler.cuda.fusion import FusedKernel, can_fuse_rows
+from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.plan.expressions import BufferKey
-from ganglion.compiler.plan.kernels import Contract, Kernel
+from ganglion.compiler.plan.kernels import Contract, Kernel, Loop
 from ganglion.compiler.plan.plan import (
     Plan,
     PlanError,
     read_by,
     rename_buffers,
+    rounded,
     written_by,
 )
 from ganglion.compiler.plan.time_loop import TimeLoop
@@ -73,6 +78,43 @@ class StepKernels:
         """The prefetched kernels as they write for the next step."""
         other = {("arena", name): (NEXT, name) for name in self.double_buffered}
         return [rename_buffers(kernel, other) for kernel in self.prefetched]
+
+
+def is_one_blocks(step: StepKernels, spec: GpuSpec) -> bool:
+    """Return whether one block takes a step as fast as several launches would.
+
+    It has all arrays in its shared memory, and leaves the other processors to other
+    models.
+    """
+    kernels = (*step.once, *step.every)
+    if step.plan.results or spec.products != "tf32":
+        return False
+    if not all(map(_can_be_resident, kernels)):
+        return False
+    products = sum(_multiplications(k) for k in kernels if isinstance(k, Contract))
+    elements = sum(math.prod(k.shape) for k in kernels if isinstance(k, Loop))
+    if products > TUNING.resident_products or elements > TUNING.resident_elements:
+        return False
+    arrays = {b.key: b for k in step.every for b in (*k.reads(), *k.writes())}
+    kept = [b.nbytes for b in arrays.values() if b.kind in ("arena", "state")]
+    most = spec.shared_per_block - TUNING.resident_scratch
+    return sum(rounded(nbytes, ALIGNMENT) for nbytes in kept) <= most
+
+
+def _can_be_resident(kernel: Kernel) -> bool:
+    """Return whether a kernel is a loop, or a product of float32 on tensor cores."""
+    if not isinstance(kernel, Contract):
+        return isinstance(kernel, Loop) and not kernel.adds
+    views = (kernel.left, kernel.right, kernel.out)
+    return all(view.buffer.dtype == np.float32 for view in views)
+
+
+def _multiplications(kernel: Contract) -> int:
+    return math.prod(
+        axis.size
+        for group in (kernel.batch, kernel.rows, kernel.columns, kernel.inner)
+        for axis in group
+    )
 
 
 class Priority(Enum):

@@ -10,6 +10,7 @@ from typing import Any
 from ganglion.compiler.cuda.launches import (
     Schedule,
     StepKernels,
+    is_one_blocks,
     verify_schedule,
     verify_step,
 )
@@ -23,11 +24,11 @@ from ganglion.compiler.cuda.passes.products import (
     split_column_sums,
     split_long_contractions,
 )
-from ganglion.compiler.cuda.passes.resident import is_one_blocks, make_resident
 from ganglion.compiler.cuda.passes.simplify import (
     eliminate_common_subexpressions,
     hoist_constants,
 )
+from ganglion.compiler.cuda.resident import make_resident
 from ganglion.compiler.cuda.scheduler import (
     allocate,
     drop_unread_stores,

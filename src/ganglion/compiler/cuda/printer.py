@@ -7,10 +7,10 @@ and what a step prepares for the next one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 
-from ganglion.compiler.cuda.emit import Emission
+from ganglion.compiler.cuda.emit import Call, Emission
 from ganglion.compiler.cuda.fusion import FusedKernel, SplitContract
 from ganglion.compiler.cuda.launches import (
     Launch,
@@ -48,6 +48,9 @@ def show(emission: Emission, spec: GpuSpec) -> str:
         launches, calls = getattr(schedule, when), getattr(emission, when)
         if calls:
             lines += ["", f"{title}:"]
+        if calls and calls[0].resident:
+            lines += _resident(calls[0], launches)
+            continue
         for number, (call, launch) in enumerate(zip_longest(calls, launches)):
             head = f"  {when:5} {number:2}"
             if when == "last" and call in emission.every:
@@ -57,6 +60,15 @@ def show(emission: Emission, spec: GpuSpec) -> str:
             lines.append(f"{head} {call.function}: {size}")
             lines += ["      counts the step"] if launch is None else _launch(launch)
     return "\n".join(lines)
+
+
+def _resident(call: Call, launches: Iterable[Launch]) -> Iterator[str]:
+    """Yield the kernels of a step that one block takes, in one launch of many steps."""
+    size = f"1 block, {call.shared:,} bytes shared, for many steps"
+    yield f"  every  0 {call.function}: {size}"
+    for launch in launches:
+        for fused in launch.fused_kernels:
+            yield from _fused(fused, "      ")
 
 
 def show_stage(stage: StepKernels | Schedule) -> str:

@@ -32,6 +32,8 @@ UNREAD = {
         "training": INTERFACE,
     },
     "explain/maps.py Explainer.call": {"training": INTERFACE, "mask": INTERFACE},
+    "explain/maps.py WithMaps.call": {"training": INTERFACE, "mask": INTERFACE},
+    "serve/server.py Server.handle_exit": {"sig": INTERFACE, "frame": INTERFACE},
     "layers/augmentation/base.py ImageLayer.get_random_transformation": {
         "data": INTERFACE,
         "training": INTERFACE,

@@ -47,7 +47,7 @@ style: $(VENV)/dev.done
 
 docs: $(VENV)/docs.done
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	@echo "Open site/index.html"
+	@echo "In site/; to look at it: $(BIN)/python -m http.server --directory site"
 
 $(VENV)/docs.done: pyproject.toml | $(BIN)/python
 	@echo "Installing Ganglion and MkDocs ..."

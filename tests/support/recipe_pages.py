@@ -122,7 +122,8 @@ def _index() -> str:
 def _page(recipe: Recipe) -> str:
     parts = [
         f"# {recipe.name}",
-        f"{recipe.title}; {recipe.parameters:,} parameters.",
+        f"{recipe.title[0].upper()}{recipe.title[1:]}; "
+        f"{recipe.parameters:,} parameters.",
         f"    ganglion train {recipe.name}\n    ganglion race {recipe.name}",
         _settings(recipe),
         "## Results",

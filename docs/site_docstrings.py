@@ -11,19 +11,8 @@ EXAMPLE = re.compile(r"^>>> .*(?:\n(?!\s*$).*)*", re.M)
 
 
 def fenced(text: str) -> str:
-    """Return a docstring with its examples as code.
-
-    >>> print(fenced("Adds.\\n\\n>>> 1 + 1\\n2"))
-    Adds.
-    <BLANKLINE>
-    ```pycon
-    >>> 1 + 1
-    2
-    ```
-    """
-    return EXAMPLE.sub(
-        lambda match: f"```pycon\n{match[0].rstrip()}\n```\n", text
-    ).strip()
+    """Return a docstring with its examples as code, up to a blank line each."""
+    return EXAMPLE.sub(r"```pycon\n\g<0>\n```", text)
 
 
 class Docstrings(griffe.Extension):

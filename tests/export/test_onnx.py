@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -194,6 +195,56 @@ def test_a_subclass_with_keras_signature(tmp_path: Path) -> None:
         )
         (output,) = onnx_runs.run(tmp_path / "own.onnx", [x])
         np.testing.assert_allclose(output, model(x), rtol=1e-5)
+
+
+class Sums(keras.Model):
+    """Takes a tensor, or any structure of two."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = layers.Dense(2)
+
+    def call(self, inputs: Any) -> Any:
+        return self.dense(sum(keras.tree.flatten(inputs)))
+
+
+@pytest.mark.parametrize(
+    "structure",
+    [lambda x: x, lambda x: [x, x], lambda x: (x,), lambda x: {"b": x, "a": x}],
+)
+def test_a_subclass_that_was_called_needs_no_signature(
+    structure: Any, tmp_path: Path
+) -> None:
+    model, x = Sums(), np.arange(6, dtype="float32").reshape(2, 3)
+    expected = model(structure(x))
+    model.export(tmp_path / "m.onnx", format="onnx", verbose=False)
+    arrays = keras.tree.flatten(structure(x))
+    (output,) = onnx_runs.run(tmp_path / "m.onnx", arrays)
+    np.testing.assert_allclose(output, expected, rtol=1e-5)
+
+
+def test_keras_signatures_are_understood(tmp_path: Path) -> None:
+    """All that Keras documents for `input_signature`, and its option of ONNX."""
+    model = keras.Sequential([keras.Input((3,)), layers.Dense(2)])
+    x = np.ones((2, 3), "float32")
+    for spec in (
+        SimpleNamespace(dtype=np.dtype("float32"), shape=(None, 3)),  # of another
+        keras.InputSpec(shape=(None, 3)),
+        keras.KerasTensor((None, 3)),
+        x,
+    ):
+        for version in (None, 18, 20, 22):
+            model.export(
+                tmp_path / "m.onnx",
+                format="onnx",
+                verbose=False,
+                input_signature=[spec],
+                opset_version=version,
+            )
+            (output,) = onnx_runs.run(tmp_path / "m.onnx", [x])
+            np.testing.assert_allclose(output, model(x), rtol=1e-5)
+    with pytest.raises(ValueError, match="from 18 to 22, got 11"):
+        model.export(tmp_path / "m.onnx", opset_version=11)
 
 
 def test_short_floats_are_written_as_float32(tmp_path: Path) -> None:

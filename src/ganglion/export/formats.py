@@ -90,7 +90,7 @@ FORMATS: tuple[Format, ...] = (
         (".onnx",),
         "ONNX, for any number of rows: onnxruntime, OpenVINO, TensorRT and others.",
         "ganglion.export.onnx.writer:write",
-        options=("input_signature",),
+        options=("input_signature", "opset_version"),
         needs=("onnx",),
         extra="onnx",
     ),

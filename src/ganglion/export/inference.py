@@ -33,7 +33,7 @@ from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.shaping import broadcast
 from ganglion.compiler.ir.simplify import simplify
 from ganglion.layers.preprocessing.host import HostOutputs
-from ganglion.symbolic import TEXT
+from ganglion.symbolic import TEXT, KerasTensor
 from ganglion.training.tracing import program_of, uncollected
 from ganglion.variables import Scope
 
@@ -82,7 +82,7 @@ def inference_of(
     data = [Input(port.name, (rows, *port.shape), port.dtype) for port in ports]
     with uncollected:
         with Scope(training=False) as scope:
-            outputs = tree.flatten(model(_structure(model, data)))
+            outputs = tree.flatten(model(_structure(model, input_signature, data)))
         if may_draw:  # the state of a generator stays behind
             for seed in model._seed_generators:
                 scope.writes.pop(seed.state, None)
@@ -114,13 +114,9 @@ def _input_ports(
 ) -> tuple[tuple[Port, ...], tuple[str, ...]]:
     network, notes = model._network, []
     if network is None:
-        if signature is None:
-            raise ValueError(
-                f'The inputs of the model "{model.name}" are not known, as it is a '
-                "subclass: give `input_signature=[InputSpec(shape=(None, ...))]`."
-            )
-        tensors = tree.flatten(signature)
-        names = [spec.name or f"input_{n}" for n, spec in enumerate(tensors)]
+        tensors = tree.flatten(_specs(model, signature))
+        names = [getattr(spec, "name", None) or "" for spec in tensors]
+        names = [name or f"input_{number}" for number, name in enumerate(names)]
     else:
         tensors, names = network.step_inputs, network.input_names
         if network.host_part is not None:
@@ -132,10 +128,28 @@ def _input_ports(
                 f"`input_signature` describes {len(specs)} inputs, the model "
                 f'"{model.name}" has {len(tensors)}.'
             )
-        tensors = [spec or tensor for spec, tensor in zip(specs, tensors, strict=True)]
+        tensors = [
+            tensor if spec is None else spec
+            for spec, tensor in zip(specs, tensors, strict=True)
+        ]
     names = _identifiers(["input"] if len(tensors) == 1 else names)
     ports = [_port(name, spec) for name, spec in zip(names, tensors, strict=True)]
     return tuple(ports), tuple(notes)
+
+
+def _specs(model: Any, signature: Any) -> Any:
+    """Return what a subclass is called on: as was said, or as it was called first."""
+    if signature is not None:
+        is_one = isinstance(signature, (list, tuple)) and len(signature) == 1
+        return signature[0] if is_one else signature
+    if model._build_shape is None:
+        raise ValueError(
+            f'The inputs of the model "{model.name}" are not known, as it is a '
+            "subclass: give `input_signature=[InputSpec(shape=(None, ...))]`."
+        )
+    return tree.map_shape_structure(
+        lambda shape: KerasTensor((None, *shape[1:])), model._build_shape
+    )
 
 
 def _port(name: str, spec: Any) -> Port:
@@ -148,7 +162,8 @@ def _port(name: str, spec: Any) -> Port:
             "sizes. Give `input_signature=[InputSpec(shape=(None, 100, 8))]`, or "
             "--shape 100x8."
         )
-    return Port(name, shape[1:], np.dtype(spec.dtype or "float32"))
+    dtype = getattr(spec.dtype, "name", spec.dtype)
+    return Port(name, shape[1:], np.dtype(dtype or "float32"))
 
 
 def _output_port(name: str, shape: tuple[int, ...], dtype: np.dtype, rows: int) -> Port:
@@ -188,7 +203,7 @@ def _identifiers(names: Iterable[str]) -> list[str]:
     return taken
 
 
-def _structure(model: Any, values: list[Input]) -> Any:
+def _structure(model: Any, signature: Any, values: list[Input]) -> Any:
     """Return the inputs as the model is called with them."""
     network = model._network
     if network is not None and network.host_part is not None:
@@ -197,7 +212,7 @@ def _structure(model: Any, values: list[Input]) -> Any:
         structure = tree.pack(network.inputs, values)
         is_list = isinstance(structure, (list, tuple)) and len(structure) == 1
         return structure[0] if is_list else structure
-    return values[0] if len(values) == 1 else values
+    return tree.pack(_specs(model, signature), values)
 
 
 def _host_note(part: Any) -> str:

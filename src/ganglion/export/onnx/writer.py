@@ -16,17 +16,26 @@ from ganglion.export.onnx.builder import Builder, opset, value_info
 from ganglion.export.onnx.graph import GraphWriter
 from ganglion.export.onnx.symbols import ROWS, Rows, Twins
 
-OPSET, IR_VERSION = 18, 8  # of early 2023: every runtime of today reads them
+OPSET = 18  # of early 2023: every runtime of today reads it
+NEWEST_OPSET = 22  # that says nothing else of what is written
+_IR_VERSIONS = {18: 8, 19: 9, 20: 9, 21: 10, 22: 10}  # that came with each
 _MOST_BYTES = 2**31 - 1  # of a message of protobuf
 _BATCH = "batch"
 
 
-def write(model: Any, path: Path, input_signature: Any = None) -> Artifact:
+def write(
+    model: Any,
+    path: Path,
+    input_signature: Any = None,
+    opset_version: int | None = None,
+) -> Artifact:
     """Return a model as the bytes of an ONNX file."""
+    version = _checked_opset(opset_version)
     first, second = (
         inference_of(model, rows, input_signature, may_draw=True) for rows in ROWS
     )
-    proto = _model(first, Twins(first.program.graph, second.program.graph))
+    twins = Twins(first.program.graph, second.program.graph)
+    proto = _model(first, twins, version)
     if proto.ByteSize() > _MOST_BYTES:
         raise ValueError(
             f'The model "{model.name}" is larger than the 2 GB that an ONNX file holds.'
@@ -35,7 +44,17 @@ def write(model: Any, path: Path, input_signature: Any = None) -> Artifact:
     return Artifact({path: proto.SerializeToString()}, first.notes)
 
 
-def _model(inference: Inference, twins: Twins) -> Any:
+def _checked_opset(version: int | None) -> int:
+    if version is None:
+        return OPSET
+    if type(version) is not int or not OPSET <= version <= NEWEST_OPSET:
+        raise ValueError(
+            f"`opset_version` must be from {OPSET} to {NEWEST_OPSET}, got {version!r}."
+        )
+    return version
+
+
+def _model(inference: Inference, twins: Twins, version: int) -> Any:
     graph = inference.program.graph
     builder = Builder()
     builder.rows_of = graph.inputs[0].name
@@ -57,8 +76,8 @@ def _model(inference: Inference, twins: Twins) -> Any:
     nodes, constants = builder.used(port.name for port in inference.outputs)
     proto = helper.make_model(
         helper.make_graph(nodes, inference.name, inputs, outputs, constants),
-        opset_imports=[opset(OPSET)],
-        ir_version=IR_VERSION,
+        opset_imports=[opset(version)],
+        ir_version=_IR_VERSIONS.get(version, max(_IR_VERSIONS.values())),
         producer_name="ganglion",
         producer_version=config.VERSION,
     )

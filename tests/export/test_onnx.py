@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -165,8 +166,11 @@ def test_text_begins_with_its_numbers_and_the_file_says_so(tmp_path: Path) -> No
 
     told = export_model(made("text"), tmp_path / "m.onnx")
     assert '"text_vectorization" (TextVectorization): runs on the host' in str(told)
-    (note,) = onnx.load(tmp_path / "m.onnx").metadata_props
-    assert "TextVectorization" in note.value
+    entries = onnx.load(tmp_path / "m.onnx").metadata_props
+    metadata = {entry.key: entry.value for entry in entries}
+    assert "TextVectorization" in metadata["note_0"]
+    words = made("text").layers[1].get_vocabulary()
+    assert json.loads(metadata["vocabulary_of_text_vectorization"]) == words
 
 
 def test_a_subclass_with_keras_signature(tmp_path: Path) -> None:

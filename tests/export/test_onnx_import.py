@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import numpy as np
 import onnx_runs
 import pytest
 from exported_models import made, rows_for
+from folders import PACKAGE
 
 import ganglion as keras
 from ganglion import layers
@@ -465,5 +468,10 @@ def test_weighted_ops_are_layers() -> None:
     np.testing.assert_array_equal(layer(x), [[2.0, 3.0]])
     again = type(layer).from_config(layer.get_config())
     assert (again.op, again.shape, again.weight_first) == ("subtract", (2,), True)
+    script = "import ganglion; ganglion.saving.get_registered_object('%s').__name__"
+    name = "ganglion>WeightedOp"  # which a file of a fresh process must find
+    subprocess.run([sys.executable, "-c", script % name], check=True, env={
+        "PYTHONPATH": str(PACKAGE.parent), "PATH": ""
+    })  # fmt: skip
     with pytest.raises(ValueError, match="must be one of add, "):
         layers.weighted.WeightedOp("print", ())

@@ -23,6 +23,7 @@ from ganglion.layers import (
     shape,
     spectral,
 )
+from ganglion.layers import weighted as weighted  # so that files find its layer
 from ganglion.layers.activating import *
 from ganglion.layers.attention import *
 from ganglion.layers.augmentation import *

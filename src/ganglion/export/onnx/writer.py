@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,9 @@ def write(
         raise ValueError(
             f'The model "{model.name}" is larger than the 2 GB that an ONNX file holds.'
         )
+    words = _vocabularies(model)
+    notes = {f"note_{number}": note for number, note in enumerate(first.notes)}
+    helper.set_model_props(proto, {**notes, **words})
     onnx.checker.check_model(proto, full_check=True)
     return Artifact({path: proto.SerializeToString()}, first.notes)
 
@@ -81,9 +85,18 @@ def _model(inference: Inference, twins: Twins, version: int) -> Any:
         producer_name="ganglion",
         producer_version=config.VERSION,
     )
-    notes = {f"note_{number}": note for number, note in enumerate(inference.notes)}
-    helper.set_model_props(proto, notes)
     return proto
+
+
+def _vocabularies(model: Any) -> dict[str, str]:
+    """Return the words of layers that are not in the file, as JSON by their names."""
+    part = None if model._network is None else model._network.host_part
+    layers = [] if part is None else [call.operation for call in part.calls]
+    return {
+        f"vocabulary_of_{layer.name}": json.dumps(layer.get_vocabulary(), default=str)
+        for layer in layers
+        if hasattr(layer, "get_vocabulary")
+    }
 
 
 def _named(sizes: list[Any]) -> list[Any]:

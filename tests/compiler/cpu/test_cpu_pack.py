@@ -20,7 +20,8 @@ from ganglion.compiler.ir.pointwise import exp
 from ganglion.compiler.ir.shaping import sum_, transpose
 from ganglion.compiler.plan.kernels import Contract
 
-SMALL, NEVER = {"packed_bytes": 0, "fewest_packed_rows": 1}, {"packed_bytes": 2**60}
+SMALL = {"packed_bytes": 0, "fewest_packed_rows": 1, "prefetched_left": 0}
+NEVER = {"packed_bytes": 2**60}
 BLOCKS = {"packed_columns": 64, "packed_block_rows": 56, "merged_rows": 112}
 BLOCKS |= {"packed_grain": 1, "inner_block": 32}
 
@@ -211,3 +212,12 @@ def test_one_text_for_products_of_all_sizes(tuned):
     ]  # fmt: skip
     assert names[::2] == names[1::2]
     assert len(set.union(*names)) == len(layouts)
+
+
+def test_along_a_long_inner_axis_few_rows_are_not_packed():
+    inner, most = CPU.blocked_inner, CPU.prefetched_left
+    columns = CPU.packed_bytes // (4 * inner)
+    assert packed(product(most, inner, columns, "tn")[0])[1] is None
+    assert packed(product(most + 1, inner, columns, "tn")[0])[1] is not None
+    assert packed(product(most, inner - 16, columns + 16, "tn")[0])[1] is not None
+    assert packed(product(64, inner, columns, "nn")[0])[1] is not None

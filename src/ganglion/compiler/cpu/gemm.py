@@ -107,6 +107,22 @@ def full_tiles(size: int, most: int) -> list[tuple[int, int]]:
     return [(start, min(most, size - start)) for start in range(0, size, most)]
 
 
+def _grain(count: int) -> int:
+    """Return how many pieces of a product a thread takes at once, block by block.
+
+    More of them read blocks of the left matrix while those are in the cache. But two
+    threads should have as much to do, and four should have something.
+
+    >>> [_grain(count) for count in (4, 8, 12, 20, 24)]
+    [1, 2, 3, 2, 4]
+    """
+    for grain in range(CPU.side_by_side_panels, 1, -1):
+        parts = -(-count // grain)
+        if parts >= 4 and parts % 2 == 0:
+            return grain
+    return 1
+
+
 def _divisor(size: int, most: int) -> int:
     return max(n for n in range(1, most + 1) if size % n == 0)
 
@@ -237,7 +253,7 @@ class Contraction:
             text.each("%lo", "%hi", 1, body)
 
         text.each(0, size, most, block)
-        return self.emitter.emitted(count)
+        return self.emitter.emitted(count, _grain(count))
 
     def _when(
         self, value: str, first: int, last: int, body: Callable[[], None]

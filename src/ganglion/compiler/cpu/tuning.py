@@ -30,6 +30,8 @@ class CpuTuning:
         256  # of those, and of large ones: indices that stay in the cache
     )
     prefetched_rows: int = 16  # of those: how far ahead one comes into the first cache
+    prefetched_left: int = 512  # of those: elements of an inner index, left, at most
+    side_by_side_panels: int = 4  # of those: that a thread takes at once, at most
     halfway_vectors: int = 24  # between the transforms of a tile's columns and rows
     column_accumulators: int = 8  # vectors of column sums in one walk over the rows
     least_parameter: int = 16  # sizes below are constants of a loop's text

@@ -72,7 +72,21 @@ REFERENCE: dict[str, tuple[str, tuple[str, ...]]] = {
         ("ganglion.optimizers", "ganglion.optimizers.schedules"),
     ),
     "callbacks": ("Callbacks", ("ganglion.callbacks",)),
-    "many": ("Many models", ("ganglion.many",)),
+    "gradients": (
+        "Gradients and variables",
+        ("ganglion -> ganglion.gradients", "ganglion -> ganglion.variables"),
+    ),
+    "many": (
+        "Many models",
+        ("ganglion.many", "ganglion.many.estimators -> ganglion.many.estimators"),
+    ),
+    "wrappers": ("Wrappers for scikit-learn", ("ganglion.wrappers",)),
+    "distillation": ("Distillation", ("ganglion.distillation",)),
+    "files": (
+        "Files and export",
+        ("ganglion.saving", "ganglion.export -> ganglion.export"),
+    ),
+    "quantizers": ("Quantizers", ("ganglion.quantizers -> ganglion.quantizers",)),
     "weights": (
         "Initializers, regularizers, constraints",
         tuple(

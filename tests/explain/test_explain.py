@@ -412,7 +412,7 @@ def test_the_command_draws_the_images_of_a_data_set(tmp_path):
     path, out = saved(tmp_path, digit_model()), tmp_path / "out"
     result = run(path, "--data", "glyphs", "--limit", 30, "--out", out, "--class", "3")
     assert result.exit_code == 0, result.output
-    assert "rightly" in result.output
+    assert "right" in result.output
     assert "30 pictures by cam of the layer" in result.output
     assert len([path for path in files_below(out) if "/" in path]) == 30
 

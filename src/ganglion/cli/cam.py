@@ -180,7 +180,7 @@ def _conclude(written: Any, chosen: Any, classes: list[str], out: Path) -> None:
         line = f"{terminal.printable(classes[number]):<12} {count:>6} images"
         if chosen.labels is not None:
             right = int((chosen.labels[predicted == number] == number).sum())
-            line += f", {right / count:>6.1%} rightly"
+            line += f", {right / count:>6.1%} right"
         print(line)
     say(
         f"{len(predicted)} pictures by {written.method} of the layer "

@@ -83,16 +83,25 @@ class Sorted(layers.Layer):
             lambda: model_of(layers.LSTM(2), shape=(None, 8)),
             r"shape \(None, None, 8\): .*--shape 100x8",
         ),
-        (
-            lambda: model_of(layers.Dense(2, dtype="float16")),
-            "no type for float16",
-        ),
     ],
 )
 def test_what_cannot_be_exported_is_named_and_leaves_nothing(model, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         export_model(model(), tmp_path / "a.c")
     assert not list(tmp_path.iterdir())
+
+
+def test_mixed_precision_is_computed_in_float32(tmp_path):
+    keras.utils.set_random_seed(3)
+    stack = [layers.LSTM(4, dtype="mixed_float16"), layers.Dense(2, dtype="bfloat16")]
+    model = model_of(*stack, shape=(5, 3))
+    export_model(model, tmp_path / "mixed.c")
+    assert "float *output" in (tmp_path / "mixed.h").read_text()
+    shared = Shared(compile_c(tmp_path / "mixed.c"), "mixed", model)
+    x = np.random.default_rng(1).random((3, 5, 3), np.float32)
+    expected = model.predict(x, verbose=0).astype("float32")
+    (result,) = shared.predict([x], [expected])
+    np.testing.assert_allclose(result, expected, atol=0.02)
 
 
 def test_bad_options_say_what_to_choose(tmp_path):

@@ -23,6 +23,7 @@ from ganglion.export.planning import (
     planned,
 )
 from ganglion.export.quantized import quantized
+from ganglion.export.wide_floats import in_float32
 
 _PER_LINE = 8  # numbers
 _LARGEST_INDEX = 2**31 - 1
@@ -41,7 +42,7 @@ def write(
     if weights not in ("inside", "file"):
         raise ValueError(f"weights={weights!r}: choose 'inside' or 'file'.")
     prefix = identifier(path, name)
-    inference, notes = inference_of(model, 1, input_signature), []
+    inference, notes = in_float32(inference_of(model, 1, input_signature)), []
     if int8:
         inference, told = quantized(model, inference, sample, input_signature)
         notes.append(told)

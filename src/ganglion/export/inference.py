@@ -88,8 +88,9 @@ def inference_of(
                 scope.writes.pop(seed.state, None)
         leaves = {f"output/{number}": leaf for number, leaf in enumerate(outputs)}
         step = program_of(f"{model.name}.export", scope, data, leaves)
-        _refuse_state(step.program, step.variables)
+        # What draws is named by its layer; else its generator would be, as state.
         _refuse_nodes(step.program.graph.nodes, may_draw)
+        _refuse_state(step.program, step.variables)
         weights = {name: step.variables[name].array for name in step.program.state}
         program = _closed(step.program, weights, data)
     names = _output_names(model, len(outputs))

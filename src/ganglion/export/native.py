@@ -12,6 +12,7 @@ from ganglion.export.interface import Interface, identifier
 from ganglion.export.llvm_program import Module, pipeline_for
 from ganglion.export.planning import ALIGNMENT, ExportPlan, planned
 from ganglion.export.targets import Machine, machine_of, object_code
+from ganglion.export.wide_floats import in_float32
 
 BLOCK_BYTES = 1 << 20  # of a block's workspace: what stays in a processor's cache
 BLOCK_ROWS = (64, 32, 16, 8, 4)
@@ -36,12 +37,12 @@ def compiled(
     in_file: bool = False,
 ) -> Compiled:
     """Compile a model for a machine."""
-    row = inference_of(model, 1, input_signature)
+    row = in_float32(inference_of(model, 1, input_signature))
     pipeline = pipeline_for(machine)
     plans = [planned(row, pipeline)]
     block = block_rows(plans[0])
     if block > 1:
-        many = inference_of(model, block, input_signature)
+        many = in_float32(inference_of(model, block, input_signature))
         plans.insert(0, planned(many, pipeline))
     workspace = max(plan.workspace for plan in plans) + ALIGNMENT
     interface = Interface(prefix, row, workspace, 0 if in_file else None)

@@ -27,6 +27,7 @@ from ganglion.compiler.ir.graph import (
 from ganglion.compiler.ir.shaping import broadcast
 from ganglion.export.c_text import UnsupportedError
 from ganglion.export.inference import Inference, inference_of
+from ganglion.export.wide_floats import in_float32
 
 ROWS = 32  # that are computed at once
 LARGEST = 127  # of a weight, or of a number with a sign
@@ -108,7 +109,7 @@ def quantized(
             "sample=x or (x, y), or --sample FILE (.npy, or .npz of x and y)."
         )
     rows = Sample.of(sample, inference)
-    many = inference_of(model, ROWS, input_signature)
+    many = in_float32(inference_of(model, ROWS, input_signature))
     ranges, before = _seen(many, rows)
     if not ranges:
         raise UnsupportedError(

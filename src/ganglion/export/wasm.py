@@ -17,6 +17,7 @@ from ganglion.export.llvm_program import Module, pipeline_for
 from ganglion.export.planning import ALIGNMENT, planned
 from ganglion.export.targets import WASM, object_code
 from ganglion.export.wasm_file import Segment, finished
+from ganglion.export.wide_floats import in_float32
 
 STACK = 1 << 18  # bytes, from address 0 on
 SECTION = "ganglion"  # of the module: where inputs and outputs lie, as JSON
@@ -38,6 +39,7 @@ def module_of(inference: Inference) -> bytes:
     Inputs, outputs, weights and the workspace have fixed addresses behind the stack;
     those of inputs and outputs are in a section of the module.
     """
+    inference = in_float32(inference)
     plan = planned(inference, pipeline_for(WASM))
     interface = Interface("model", inference, plan.workspace, weights=0)
     module = Module(WASM)

@@ -188,6 +188,15 @@ def test_one_operator(name: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(result, expected, rtol=TOLERANCE, atol=1e-5)
 
 
+def test_a_transposed_convolution_over_steps(tmp_path: Path) -> None:
+    nodes = [node("ConvTranspose", "x w", "y", strides=[2], pads=[1, 2])]
+    path = saved(tmp_path, nodes, {"x": (None, 2, 5)}, ["y"], {"w": drawn(2, 3, 4)})
+    x = drawn(3, 2, 5, seed=1)
+    (expected,) = onnx_runs.run(path, [x])
+    result = keras.load_onnx(path)(x)
+    np.testing.assert_allclose(result, expected, rtol=TOLERANCE, atol=1e-5)
+
+
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize(("op", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
 def test_recurrent_operators(

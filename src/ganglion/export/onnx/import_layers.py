@@ -172,9 +172,11 @@ def _cut_or_padded(y: Any, ends: Pairs, has_bias: bool) -> Any:
     if any(map(any, put)) and has_bias:
         raise ValueError("output padding beyond the windows is not supported")
     if any(map(any, taken)):
-        rank = len(taken)
-        border = taken[0] if rank == 1 else taken
-        y = _of_rank("Cropping", rank)(border, data_format=_FIRST)(y)
+        if len(taken) == 1:  # Keras' layer knows channels last alone
+            ((low, high),) = taken
+            y = y[:, :, low : -high or None]
+        else:
+            y = _of_rank("Cropping", len(taken))(taken, data_format=_FIRST)(y)
     return padded(y, put)
 
 

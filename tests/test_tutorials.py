@@ -23,6 +23,8 @@ PAGES = [
 ]
 # Importing these takes longer than all the rest: such pages run with `--all`.
 NEEDS = {"howto/sklearn.md": "sklearn", "howto/pytorch.md": "torch"}
+# Compiling their convolutions takes longer than computing a few on the reference.
+CONVOLUTIONS = ("tutorials/digits.md", "tutorials/photos.md")
 
 
 def blocks_of(page: Path) -> list[tuple[int, str]]:
@@ -63,6 +65,8 @@ def small(
 def test_the_page_runs_from_top_to_bottom(name: str, small: None) -> None:
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])
+    if name in CONVOLUTIONS:
+        config.set_backend("numpy")
     page = DOCS / name
     names: dict[str, Any] = {"__name__": page.stem}
     for line, block in blocks_of(page):

@@ -209,6 +209,12 @@ def test_extras_are_there_or_have_their_command(installed):
     assert "dev" not in findings
 
 
+def test_every_extra_says_what_it_is_for():
+    aside = {*doctor_packages.FOR_DEVELOPERS, doctor_packages.RIVALS}
+    extras = set(PROJECT["optional-dependencies"]) - aside
+    assert extras == set(doctor_packages.OPTIONAL)
+
+
 # ---- the machine ---------------------------------------------------------------------
 
 

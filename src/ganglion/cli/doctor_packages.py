@@ -24,6 +24,8 @@ OPTIONAL = {
     "sklearn": "estimators and searches of scikit-learn",
     "optuna": "searches by Optuna",
     "cuda": "NVIDIA GPUs",
+    "onnx": "ONNX files, out and in: `export`, `load_onnx`",
+    "serve": "a model over HTTP: `serve`",
 }
 
 

@@ -173,6 +173,33 @@ def test_text_begins_with_its_numbers_and_the_file_says_so(tmp_path: Path) -> No
     assert json.loads(metadata["vocabulary_of_text_vectorization"]) == words
 
 
+def test_lookups_of_words_and_numbers_are_in_the_file(tmp_path: Path) -> None:
+    animals = layers.StringLookup(vocabulary=["cat", "dog", "hen"])
+    years = layers.IntegerLookup(vocabulary=[1999, 2024], mask_token=0)
+    word = keras.Input((2,), dtype="string", name="animal")
+    year = keras.Input((1,), dtype="int64", name="year")
+    number = keras.Input((3,), name="number")
+    parts = [
+        layers.Flatten()(layers.Embedding(4, 3)(animals(word))),
+        layers.CategoryEncoding(4, "one_hot")(years(year)),
+        number,
+    ]
+    model = keras.Model(
+        [word, year, number], layers.Dense(2)(layers.Concatenate()(parts))
+    )
+    told = export_model(model, tmp_path / "m.onnx")
+    assert not told.notes
+    arrays = [
+        np.array([["cat", "hen"], ["cow", "dog"], ["[UNK]", ""]]),
+        np.array([[2024], [0], [7]]),
+        np.ones((3, 3), "float32"),
+    ]
+    expected = model.predict(arrays, verbose=0)
+    words = np.array(arrays[0], dtype=object)
+    (output,) = onnx_runs.run(tmp_path / "m.onnx", [words, *arrays[1:]])
+    np.testing.assert_allclose(output, expected, rtol=1e-5)
+
+
 def test_a_subclass_with_keras_signature(tmp_path: Path) -> None:
     class Own(keras.Model):
         def __init__(self) -> None:

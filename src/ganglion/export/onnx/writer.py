@@ -15,6 +15,7 @@ from ganglion.export.formats import Artifact
 from ganglion.export.inference import Inference, inference_of
 from ganglion.export.onnx.builder import Builder, opset, value_info
 from ganglion.export.onnx.graph import GraphWriter
+from ganglion.export.onnx.lookups import DOMAIN, VERSION, Lookups, lookups_of
 from ganglion.export.onnx.symbols import ROWS, Rows, Twins
 
 OPSET = 18  # of early 2023: every runtime of today reads it
@@ -36,16 +37,18 @@ def write(
         inference_of(model, rows, input_signature, may_draw=True) for rows in ROWS
     )
     twins = Twins(first.program.graph, second.program.graph)
-    proto = _model(first, twins, version)
+    lookups = lookups_of(model)
+    proto = _model(first, twins, version, lookups)
     if proto.ByteSize() > _MOST_BYTES:
         raise ValueError(
             f'The model "{model.name}" is larger than the 2 GB that an ONNX file holds.'
         )
-    words = _vocabularies(model)
-    notes = {f"note_{number}": note for number, note in enumerate(first.notes)}
-    helper.set_model_props(proto, {**notes, **words})
+    notes = first.notes if lookups is None else ()
+    if notes:
+        numbered = {f"note_{number}": note for number, note in enumerate(notes)}
+        helper.set_model_props(proto, {**numbered, **_vocabularies(model)})
     onnx.checker.check_model(proto, full_check=True)
-    return Artifact({path: proto.SerializeToString()}, first.notes)
+    return Artifact({path: proto.SerializeToString()}, notes)
 
 
 def _checked_opset(version: int | None) -> int:
@@ -58,11 +61,17 @@ def _checked_opset(version: int | None) -> int:
     return version
 
 
-def _model(inference: Inference, twins: Twins, version: int) -> Any:
+def _model(
+    inference: Inference, twins: Twins, version: int, lookups: Lookups | None
+) -> Any:
     graph = inference.program.graph
     builder = Builder()
-    builder.rows_of = graph.inputs[0].name
     names: dict[Value, str] = {value: value.name for value in graph.inputs}
+    builder.rows_of = graph.inputs[0].name
+    if lookups is not None:
+        builder.rows_of = lookups.names[0]
+        found = lookups.emit(builder, [value.dtype for value in graph.inputs])
+        names = dict(zip(graph.inputs, found, strict=True))
     writer = GraphWriter(graph, twins, builder, names)
     writer.write()
     for port, value in zip(inference.outputs, graph.outputs.values(), strict=True):
@@ -77,10 +86,14 @@ def _model(inference: Inference, twins: Twins, version: int) -> Any:
             (inference.outputs, graph.outputs.values()),
         )
     )
+    versions = [opset(version)]
+    if lookups is not None:
+        inputs = lookups.inputs(_BATCH)
+        versions.append(helper.make_opsetid(DOMAIN, VERSION))
     nodes, constants = builder.used(port.name for port in inference.outputs)
     proto = helper.make_model(
         helper.make_graph(nodes, inference.name, inputs, outputs, constants),
-        opset_imports=[opset(version)],
+        opset_imports=versions,
         ir_version=_IR_VERSIONS.get(version, max(_IR_VERSIONS.values())),
         producer_name="ganglion",
         producer_version=config.VERSION,

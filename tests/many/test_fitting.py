@@ -420,3 +420,61 @@ def test_draws_without_a_seed_are_refused_as_models_would_share_them():
 
     with pytest.raises(ValueError, match="without a seed"):
         many.fit_many(noisy, [{"seed": 0}, {"seed": 1}], X, Y, **QUIET)
+
+
+def test_a_builder_whose_models_have_other_outputs_says_which():
+    settings = [{"seed": 0}, {"seed": 1, "outputs": 3}]
+    with pytest.raises(ValueError, match="3") as caught:
+        many.fit_many(build, settings, X, Y, **QUIET)
+    assert "model 1 (seed=1, outputs=3)" in "".join(caught.value.__notes__)
+
+
+def test_where_memory_does_not_suffice_fewer_are_trained_at_once(monkeypatch):
+    running = [0]
+    fit = keras.Model.fit
+
+    def greedy(self, *args, **kwargs):
+        if running[0] == 1:
+            raise MemoryError("no room for two")
+        running[0] += 1
+        try:
+            time.sleep(0.05)
+            return fit(self, *args, **kwargs)
+        finally:
+            running[0] -= 1
+
+    settings = many.grid(seed=range(5))
+    expected = many.fit_many(build, settings, X, Y, threads=1, **QUIET)
+    monkeypatch.setattr(keras.Model, "fit", greedy)
+    with pytest.warns(RuntimeWarning, match="for 2 models at once: going on with 1"):
+        trained = many.fit_many(build, settings, X, Y, threads=2, **QUIET)
+    assert [m.history.history for m in trained] == [m.history.history for m in expected]
+
+
+def test_memory_that_does_not_suffice_for_one_model_is_an_error(monkeypatch):
+    def fit(self, *args, **kwargs):
+        raise MemoryError("no room at all")
+
+    monkeypatch.setattr(keras.Model, "fit", fit)
+    with (
+        pytest.raises(MemoryError, match="no room") as caught,
+        pytest.warns(RuntimeWarning, match="Memory does not suffice"),
+    ):
+        many.fit_many(build, many.grid(seed=range(3)), X, Y, threads=2, **QUIET)
+    assert "This happened in model" in "".join(caught.value.__notes__)
+
+
+def test_a_model_that_ends_early_leaves_its_place_to_a_waiting_one():
+    begun = []
+
+    class Stop(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            begun.append(self.model_index)
+            if self.model_index % 2:
+                self.model.stop_training = True
+
+    settings = many.grid(seed=range(4))
+    arguments = {"epochs": 3, "threads": 1, **QUIET}
+    trained = many.fit_many(build, settings, X, Y, callbacks=[Stop()], **arguments)
+    assert [len(member.history.epoch) for member in trained] == [3, 1, 3, 1]
+    assert begun == [0, 0, 0, 1, 2, 2, 2, 3]

@@ -23,10 +23,11 @@ from race_helpers import (
 )
 
 from ganglion.race import machine, results, run_engine, settings
-from ganglion.race.cluster import connection, node
+from ganglion.race.cluster import node
 from ganglion.race.cluster import run as cluster
 from ganglion.race.cluster.run import RayRunner
 from ganglion.race.watch import LiveWatch, Watch
+from ganglion.system import ray_cluster as connection
 
 # Ray leaves files of its own open.
 pytestmark = [

@@ -52,6 +52,14 @@ def sweep(
             "same command goes on after Ctrl-C."
         ),
     ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ray|ray://HOST:PORT",
+            help="Train on a Ray cluster: the one that this machine is a part of, or "
+            "another one.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for results.json and report.html."),
@@ -84,6 +92,7 @@ def sweep(
         epochs=epochs,
         threads=threads,
         save=save,
+        on=on,
         progress=progress,
         command=shlex.join(["ganglion", *sys.argv[1:]]),
     )

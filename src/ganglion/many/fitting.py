@@ -11,6 +11,8 @@ import copy
 import random as python_random
 import threading
 import time
+import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -26,6 +28,7 @@ from ganglion.many.set_file import SavedAsItGoes
 from ganglion.many.settings import ModelPlan, Setting, plans_for
 from ganglion.many.threads import Workers, noted, workers_for
 from ganglion.models import Model
+from ganglion.system import ray_cluster
 from ganglion.training import data_adapters, fit_loop
 from ganglion.training.fit_loop import Supervisor, supervised
 from ganglion.training.sharing import SharedSteps
@@ -63,6 +66,7 @@ def fit_many(
     *,
     threads: int | None = None,
     resume: Any = None,
+    on: str | None = None,
     monitor: str | None = None,
     progress: Progress | None = None,
     **arguments: Any,
@@ -95,6 +99,9 @@ def fit_many(
             `ganglion.config` by default.
         resume: A file for the set. Each model is kept beside it when it is finished,
             and a call that was stopped goes on with the others.
+        on: "ray" to train on the Ray cluster that this machine is a part of, or
+            "ray://HOST:PORT"; here by default. The builder, the data and the callbacks
+            travel there, the models come back.
         monitor: The metric that progress shows the best of.
         progress: Who shows it in another way, instead of `verbose`.
         **arguments: Other arguments of `fit`.
@@ -113,6 +120,7 @@ def fit_many(
         common["shuffle"] = shuffles
     fit_loop.check_epochs(epochs, initial_epoch)
     builder, models = _builder_or_models(build)
+    _check_place(on, builder, threads)
     settings = _settings_for(models, settings)
     data = SharedData.of(x, y, sample_weight, validation_data)
     saved = None
@@ -121,8 +129,12 @@ def fit_many(
     plans = plans_for(builder, settings, saved.seeds if saved is not None else None)
     progress = progress or Progress(verbose, monitor)
     progress.begin(plans, epochs - initial_epoch)
-    fitting = Fitting(builder, models, plans, data, common, callbacks, saved, progress)
-    return fitting.run(threads)
+    parts = (builder, models, plans, data, common, callbacks, saved, progress)
+    if on is None:
+        return Fitting(*parts).run(threads)
+    from ganglion.many.on_ray import RayFitting
+
+    return RayFitting(on, *parts).run(threads)
 
 
 def _builder_or_models(
@@ -131,6 +143,19 @@ def _builder_or_models(
     if callable(build) and not isinstance(build, Model):
         return build, None
     return None, _checked_models(build)
+
+
+def _check_place(on: str | None, builder: Any, threads: int | None) -> None:
+    if on is None:
+        return
+    ray_cluster.address_of(on, f"on={on!r}")
+    if builder is None:
+        raise ValueError(
+            f"on={on!r} needs a function that builds the models, not a list of them: "
+            "it is called where they are trained."
+        )
+    if threads is not None:
+        raise ValueError(f"`threads` is for this machine; with on={on!r}, leave it.")
 
 
 def _settings_for(
@@ -196,24 +221,28 @@ class Fitting:
         self._data, self._arguments, self._callbacks = data, arguments, callbacks
         self._saved, self._progress = saved, progress
         self._steps = SharedSteps()
-        self._members: list[Member | None] = [None] * len(plans)
-        self._waiting = iter(plans)
+        self._members: dict[int, Member] = {}
+        self._waiting = deque(plans)
         self._building = threading.Lock()
 
     def run(self, threads: int | None) -> ModelSet:
         """Train what is not finished yet; return the whole set."""
-        self._workers = Workers(*workers_for(len(self._plans), threads))
         try:
             with kept_random_numbers():
-                self._workers.run(self._work, self._progress.show)
+                self._train(threads)
         finally:
-            finished = ModelSet([m for m in self._members if m is not None])
+            finished = ModelSet([m for _, m in sorted(self._members.items())])
             self._progress.end()
         if len(finished) < len(self._plans):
             raise self._interrupted(finished)
         if self._saved is not None:
             self._saved.complete(finished)
         return finished
+
+    def _train(self, threads: int | None) -> None:
+        self._at_work, threads_each = workers_for(len(self._plans), threads)
+        self._workers = Workers(self._at_work, threads_each)
+        self._workers.run(self._work, self._progress.show)
 
     def _interrupted(self, finished: ModelSet) -> Interrupted:
         count = f"{len(finished)} of {len(self._plans)} models are finished"
@@ -233,17 +262,50 @@ class Fitting:
 
     def _work(self) -> None:
         while not self._workers.is_stopped:
-            with self._building:  # in order, and with nobody else drawing numbers
-                plan = next(self._waiting, None)
-                if plan is None:
+            with self._building:
+                if not self._waiting:
+                    self._at_work -= 1
                     return
+                plan, was_alone = self._waiting.popleft(), self._at_work == 1
+            try:
                 with noted(str(plan)):
-                    model = self._built(plan)
-            with noted(str(plan)):
-                before = self._finished_before(plan, model)
-                member = before or self._fit(plan, model)
-            self._members[plan.index] = member
-            self._progress.finished(member, was_there=before is not None)
+                    self._do(plan)
+            except MemoryError:
+                if was_alone or self._build is None:  # a model may be half trained
+                    raise
+                if self._put_back(plan):
+                    return
+
+    def _do(self, plan: ModelPlan) -> None:
+        with self._building:  # nobody else draws numbers
+            model = self._built(plan)
+        before = self._finished_before(plan, model)
+        member = before or self._fit(plan, model)
+        self._add(member, was_there=before is not None)
+
+    def _put_back(self, plan: ModelPlan) -> bool:
+        """Let a model wait that memory did not suffice for; it is built anew later.
+
+        Returns whether this thread is to end, so that fewer are trained at once: not if
+        it is the only one that is left.
+        """
+        with self._building:
+            self._waiting.appendleft(plan)
+            if self._at_work == 1:
+                return False
+            self._at_work -= 1
+            fewer = self._at_work
+        warnings.warn(
+            f"Memory does not suffice for {fewer + 1} models at once: going on with "
+            f"{fewer}.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return True
+
+    def _add(self, member: Member, was_there: bool) -> None:
+        self._members[member.index] = member
+        self._progress.finished(member, was_there=was_there)
 
     def _built(self, plan: ModelPlan) -> Any:
         """Return the model of a plan, with its weights made."""

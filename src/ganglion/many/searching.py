@@ -420,6 +420,11 @@ def search(
     >>> found.best_params
     {'rate': 0.1}
     """
+    if arguments.get("on") is not None:
+        raise ValueError(
+            "`search` trains here: after each epoch of a trial it is decided whether "
+            "it goes on, by what the others have come to. `fit_many` has `on`."
+        )
     if mode not in ("min", "max"):
         raise ValueError(f"`mode` must be 'min' or 'max', not {mode!r}.")
     if space is not None:

@@ -11,8 +11,10 @@ import hashlib
 import io
 import json
 import shutil
+import tempfile
 import zipfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -150,6 +152,28 @@ def _member(record: dict[str, Any], model: Any) -> Member:
         model=model,
         history=_history(record, model),
         seconds=float(record["seconds"]),
+    )
+
+
+# ---- from one process to another -----------------------------------------------------
+
+
+def packed(member: Member) -> tuple[dict[str, Any], bytes]:
+    """Return a member as what is known of it and the bytes of a `.keras` file."""
+    return _record(member), _keras_bytes(member.model)
+
+
+def unpacked(
+    plan: ModelPlan, model: Any, record: dict[str, Any], content: bytes
+) -> Member:
+    """Return a member from what `packed` made of it, in a model that is built alike."""
+    with tempfile.TemporaryDirectory(prefix="ganglion-") as folder:
+        path = Path(folder, "model.keras")
+        files.write_file(path, content)
+        saving.load_checkpoint(path, model)
+    history, seconds = _history(record, model), float(record["seconds"])
+    return Member(
+        plan.index, plan.name, plan.setting, plan.seed, model, history, seconds
     )
 
 

@@ -205,6 +205,7 @@ def run(
     epochs: int | None = None,
     threads: int | None = None,
     save: Path | None = None,
+    on: str | None = None,
     progress: Progress | None = None,
     command: str = "",
 ) -> tuple[Results, bool]:
@@ -221,6 +222,7 @@ def run(
                 validation_data=None if has_folds else experiment.testing,
                 threads=threads,
                 resume=save,
+                on=on,
                 progress=progress or Progress(0),
                 **experiment.arguments,
             ),

@@ -15,7 +15,6 @@ from typing import Any
 
 from ganglion import files
 from ganglion.race import machine
-from ganglion.race.cluster.connection import address_of, connected
 from ganglion.race.cluster.node import packed, run_of
 from ganglion.race.engines import ENGINES, Engine
 from ganglion.race.figures import OURS, settings_text
@@ -24,6 +23,7 @@ from ganglion.race.results import Race
 from ganglion.race.run_engine import Folders, Job, Losses, Start, new_run
 from ganglion.race.run_race import RaceRunner, Todo
 from ganglion.race.settings import Settings, points
+from ganglion.system.ray_cluster import address_of, connected
 
 PATIENCE = 5.0  # seconds for news
 RETRIES = 3  # of a task whose worker is lost

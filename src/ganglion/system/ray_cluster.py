@@ -17,7 +17,7 @@ _TRY = "3"  # seconds; Ray tries three times, a wrong port too
 TRIES = 3  # of a server that has half a minute to start
 
 
-def address_of(on: str) -> str:
+def address_of(on: str, asked: str | None = None) -> str:
     """Return the address that `--on` means, as Ray takes it.
 
     >>> address_of("ray"), address_of("ray://there"), address_of("ray://there:7")
@@ -28,37 +28,43 @@ def address_of(on: str) -> str:
     kind, _, rest = on.partition("://")
     host, _, port = rest.rpartition(":") if ":" in rest else (rest, "", str(PORT))
     if kind != "ray" or not host or not port.isdigit():
+        asked = asked or f"--on {on}"
         raise ValueError(
-            f"--on {on}: write ray, for the cluster that this machine is a part of, or "
+            f"{asked}: write ray, for the cluster that this machine is a part of, or "
             "ray://HOST:PORT."
         )
     return f"ray://{host}:{port}"
 
 
 @contextlib.contextmanager
-def connected(on: str) -> Iterator[Any]:
-    """Connect to a cluster; gives the module `ray`."""
-    address = address_of(on)
+def connected(on: str, asked: str | None = None) -> Iterator[Any]:
+    """Connect to a cluster; gives the module `ray`.
+
+    Args:
+        on: "ray", or "ray://HOST:PORT".
+        asked: How it was asked for, for messages; ``--on`` by default.
+    """
+    asked = asked or f"--on {on}"
+    address = address_of(on, asked)
     for name in ("INITIAL", "MAX"):  # read by Ray when it is imported
         os.environ.setdefault(f"RAY_CLIENT_{name}_CONNECTION_TIMEOUT_S", _TRY)
     try:
         ray: Any = importlib.import_module("ray")
     except ImportError:
         raise RuntimeError(
-            f"--on {on} needs Ray, which is not installed: "
-            'pip install "ganglion-nn[ray]"'
+            f'{asked} needs Ray, which is not installed: pip install "ganglion-nn[ray]"'
         ) from None
-    address = _resolved(on, address)
-    _check_answers(on, address)
+    address = _resolved(asked, address)
+    _check_answers(asked, address)
     _silence()
     try:
-        _enter(on, ray, address)
+        _enter(asked, ray, address)
         yield ray
     finally:
         ray.shutdown()  # also what has only half begun
 
 
-def _enter(on: str, ray: Any, address: str) -> None:
+def _enter(asked: str, ray: Any, address: str) -> None:
     """Connect; a cluster too busy to start a server for us in time is asked again."""
     for left in reversed(range(TRIES)):
         try:
@@ -69,22 +75,22 @@ def _enter(on: str, ray: Any, address: str) -> None:
         except ConnectionAbortedError as error:
             ray.shutdown()
             if not left:
-                raise _not_served(on, str(error).strip().splitlines()[-1]) from None
+                raise _not_served(asked, str(error).strip().splitlines()[-1]) from None
         except (ConnectionError, ImportError) as error:
-            raise _unreachable(on, str(error).splitlines()[0]) from None
+            raise _unreachable(asked, str(error).splitlines()[0]) from None
 
 
 def _silence() -> None:
     """Keep Ray from printing between our tables what it knows of lost workers.
 
-    The race says it itself. Where Ray has no such function, it just prints.
+    Who uses the cluster says it. Where Ray has no such function, it just prints.
     """
     worker: Any = importlib.import_module("ray._private.worker")
     if hasattr(worker, "print_to_stdstream"):
         worker.print_to_stdstream = lambda *args, **kwargs: None
 
 
-def _resolved(on: str, address: str) -> str:
+def _resolved(asked: str, address: str) -> str:
     """Return where the cluster of this machine is, HOST:PORT."""
     if address != "auto":
         return address
@@ -97,33 +103,33 @@ def _resolved(on: str, address: str) -> str:
         address = ""
     if not address:
         raise RuntimeError(
-            f"--on {on}: no Ray cluster is running here. Start one with `ray start "
+            f"{asked}: no Ray cluster is running here. Start one with `ray start "
             "--head`, join one with `ray start --address HOST:PORT`, or give the "
             "address of one: --on ray://HOST:PORT."
         )
     return str(address)
 
 
-def _check_answers(on: str, address: str) -> None:
+def _check_answers(asked: str, address: str) -> None:
     """Ask for an answer: Ray itself would wait for minutes where there is none."""
     host, _, port = address.rpartition("/")[2].rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()
     except OSError as error:
-        raise _unreachable(on, f"{host}:{port}: {error}") from None
+        raise _unreachable(asked, f"{host}:{port}: {error}") from None
 
 
-def _unreachable(on: str, why: str) -> RuntimeError:
+def _unreachable(asked: str, why: str) -> RuntimeError:
     return RuntimeError(
-        f"--on {on}: no Ray cluster answers ({why}). Is it running, and is this the "
+        f"{asked}: no Ray cluster answers ({why}). Is it running, and is this the "
         f"port for clients ({PORT} unless it was started with another "
         "--ray-client-server-port)?"
     )
 
 
-def _not_served(on: str, why: str) -> RuntimeError:
+def _not_served(asked: str, why: str) -> RuntimeError:
     return RuntimeError(
-        f"--on {on}: the cluster could not start a server for this client, {TRIES} "
+        f"{asked}: the cluster could not start a server for this client, {TRIES} "
         f"times ({why}). Is it very busy? The logs are on its head node, "
         "ray_client_server_*.err."
     )

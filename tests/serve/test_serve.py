@@ -342,3 +342,13 @@ def test_the_description_names_the_shapes() -> None:
     ]
     content = described["paths"]["/predict"]["post"]["requestBody"]["content"]
     assert {"application/json", "image/png"} <= content.keys()
+
+
+def test_answers_are_sent_at_once() -> None:
+    with server.listen("127.0.0.1", 0) as bound:
+        # What asyncio asks before it turns Nagle's waiting off.
+        assert bound.proto == socket.IPPROTO_TCP
+    taken = socket.create_server(("127.0.0.1", 0))
+    port = taken.getsockname()[1]
+    with taken, pytest.raises(OSError, match=r"--port, or 0 for a free one"):
+        server.listen("127.0.0.1", port)

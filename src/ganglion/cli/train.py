@@ -192,7 +192,7 @@ def _train_folder(
     chosen = train_images.Choices(folder=images, test=test, **options)
     callbacks = _callbacks(chosen.log, None)
     if chosen.watch is not None:
-        chosen.watch.name = str(images)
+        chosen.watch.name, chosen.watch.title = images.name, str(images)
         callbacks.append(chosen.watch)
     if fine_tune is None:
         done = train_images.train_folder(chosen, callbacks)

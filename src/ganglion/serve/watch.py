@@ -122,6 +122,7 @@ class Watch(Callback):
         self._pictures: np.ndarray | None = None
         self._labels: np.ndarray | None = None
         self._has_maps = False
+        self._first_epoch: int | None = None
         self.feed = Feed()
         self._server = _Server(self.feed, page(name))
         self.address = self._server.address
@@ -137,14 +138,17 @@ class Watch(Callback):
             pictures: As the model takes them: (images, height, width[, channels]).
             labels: The numbers of their classes.
         """
-        self._pictures = np.asarray(pictures[:PICTURES])
+        # From all over: those of a folder are sorted by their classes.
+        rows = np.unique(np.linspace(0, len(pictures) - 1, PICTURES).astype(int))
+        self._pictures = np.stack([np.asarray(pictures[row]) for row in rows])
         if labels is not None:
-            self._labels = np.asarray(labels[:PICTURES]).reshape(-1)
+            self._labels = np.asarray(labels).reshape(-1)[rows]
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
         params = self.params or {}
         self._began, self._noted = time.perf_counter(), 0.0
         self._is_compiled, self._map_seconds = False, None
+        self._first_epoch = None
         self._has_maps = self._pictures is not None and bool(map_method(self.model))
         self.feed.add(
             "begin",
@@ -176,6 +180,8 @@ class Watch(Callback):
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         seconds = self._chunk_ended - self._epoch_began  # without validation
         rate = self._rate((self.params or {}).get("steps"), seconds)
+        if self._first_epoch in (None, epoch):  # it has waited for the compiler, too
+            self._first_epoch, rate = epoch, None
         note = {"epoch": epoch, "seconds": round(seconds, 3), "rate": rate}
         self.feed.add("epoch", note | self._state(logs))
         self._draw_maps()

@@ -50,6 +50,7 @@ from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.cpu.winograd import Weights
 from ganglion.compiler.cpu.winograd_conv import Conv, Grads
 from ganglion.compiler.ir.graph import is_short
+from ganglion.compiler.plan.expressions import record
 from ganglion.compiler.plan.host_call import HostCall
 from ganglion.compiler.plan.kernels import (
     Apply,
@@ -93,7 +94,7 @@ class LoopTemplate:
     buffers: Sequence[Buffer]  # in the order of the kernels that it stands for
 
 
-@dataclass(frozen=True)
+@record
 class Form:
     """A kernel as its key, and what belongs to it alone."""
 
@@ -373,7 +374,7 @@ def _contraction(
     return BitContraction(kernel) if kernel.bits else Contraction(kernel)
 
 
-@dataclass(frozen=True)
+@record
 class Record:
     """One call of a step: a function by its hash, its arguments, how threads split it.
 

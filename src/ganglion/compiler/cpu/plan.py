@@ -12,6 +12,7 @@ import numpy as np
 
 from ganglion.compiler.cpu import tuning
 from ganglion.compiler.cpu.tuning import CPU
+from ganglion.compiler.plan.expressions import record
 from ganglion.compiler.plan.kernels import Buffer, Footprint, Kernel
 from ganglion.compiler.plan.lowering import thread_split
 from ganglion.compiler.plan.plan import Plan, PlanError, packed, rounded
@@ -27,7 +28,7 @@ def aligned(nbytes: int) -> np.ndarray:
     return raw[start : start + nbytes]
 
 
-@dataclass(frozen=True)
+@record
 class Execution:
     """How a kernel is run: by one thread or shared, and whether all wait after it."""
 
@@ -35,7 +36,7 @@ class Execution:
     barrier: bool
 
 
-@dataclass(frozen=True)
+@record
 class Segment:
     """Kernels from `first` to before `last` that each thread runs slice by slice."""
 
@@ -114,7 +115,7 @@ class CpuPlan(Plan):
 # cache, and no thread waits for another.
 
 
-@dataclass(frozen=True)
+@record
 class _Member:
     """A kernel with what it touches, for comparing."""
 
@@ -167,8 +168,8 @@ class _Group:
 
 
 def _member(kernel: Kernel) -> _Member:
-    footprint = kernel.footprint()
-    return _Member(kernel, footprint, kernel.memory_read, kernel.memory_written)
+    reads, writes = kernel.memory_read, kernel.memory_written
+    return _Member(kernel, kernel.known_footprint, reads, writes)
 
 
 def goes_with(member: _Member, other: _Member) -> bool:
@@ -217,13 +218,13 @@ def _longest(left: Sequence[_Member]) -> tuple[list[int], list[int], int]:
     units = head.footprint.units if head.footprint else 0
     if not units or not _suits(units, units, [], [head]) or head.is_tiny:
         return [], members, 1
+    joined, sliced = [head], set(head.sliced)
     for number in range(1, min(len(left), CPU.block_lookahead)):
         skipped.append(number)
         if left[number].is_tiny:
             continue  # comes along only where a later one needs it
-        joined = [left[i] for i in members]
-        if not _gains(left[number], joined):
-            continue
+        if left[number].sliced.isdisjoint(sliced):
+            continue  # there is nothing to gain
         needed = _needed(left, skipped)
         for eager in (True, False):
             inside = _inside(left, members, needed, eager)
@@ -232,6 +233,8 @@ def _longest(left: Sequence[_Member]) -> tuple[list[int], list[int], int]:
             if fits and _all_go(left, members, inside):
                 units = shared
                 members += inside
+                joined += [left[i] for i in inside]
+                sliced.update(*(left[i].sliced for i in inside))
                 before += [i for i in needed if i not in inside]
                 skipped = [i for i in skipped if i not in needed]
                 break
@@ -287,16 +290,11 @@ def _inside(
     inside: list[int] = []
     group = _Group(left[i] for i in members)
     for i in needed:
-        makes = eager and _gains(left[i], [left[needed[-1]]])
+        makes = eager and not left[i].sliced.isdisjoint(left[needed[-1]].sliced)
         if i == needed[-1] or makes or group.keeps_order(left[i]):
             inside.append(i)
             group.add(left[i])
     return inside
-
-
-def _gains(member: _Member, members: Sequence[_Member]) -> bool:
-    """Return whether a kernel shares slices with a member of a segment."""
-    return any(not member.sliced.isdisjoint(other.sliced) for other in members)
 
 
 def _suits(

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ganglion.compiler.cpu.tuning import CPU
-from ganglion.compiler.plan.expressions import ELEMENT
+from ganglion.compiler.plan.expressions import ELEMENT, record
 from ganglion.compiler.plan.kernels import (
     CALL,
     Apply,
@@ -43,7 +43,7 @@ WORD, LOADED = 64, 57  # bits of a word, and those that one from any bit on has
 _INDEX, _BYTE = np.dtype("int32"), np.dtype("uint8")
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Nonzeros(Kernel):
     """List the inner indices at which a group of rows is not all zero."""
 
@@ -111,7 +111,7 @@ class Nonzeros(Kernel):
         return f"{text} = where {source!r} is not zero"
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class NonzeroBits(Kernel):
     """Set a bit for each element that is not zero, the first one lowest in its byte."""
 

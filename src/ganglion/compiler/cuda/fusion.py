@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ganglion.compiler.cuda.target import TUNING
-from ganglion.compiler.plan.expressions import BufferKey
+from ganglion.compiler.plan.expressions import BufferKey, record
 from ganglion.compiler.plan.kernels import (
     Apply,
     Axis,
@@ -38,7 +38,7 @@ from ganglion.compiler.plan.kernels import (
 Stored = tuple[tuple[Expr, View], ...]
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class SplitContract(Contract):
     """A split-K contraction: parts of its sums, stored one after the other."""
 

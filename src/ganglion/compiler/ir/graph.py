@@ -20,7 +20,7 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -227,6 +227,12 @@ class ShapeError(ValueError):
 _set = object.__setattr__  # of values, whose attributes are set once
 
 
+@lru_cache(maxsize=4096)
+def _sizes(shape: tuple[Any, ...]) -> Sizes:
+    """Return a shape of Python's numbers; most values share one."""
+    return Sizes(map(int, shape))
+
+
 class Value(Operators):
     """A typed array of exact shape: an input, a constant or the result of a node."""
 
@@ -237,8 +243,7 @@ class Value(Operators):
     _keras_mask: Any  # see `tensors.get_keras_mask`; set where there is one
 
     def __init__(self, shape: Iterable[int], dtype: Any) -> None:
-        exact = shape if type(shape) is Sizes else Sizes(map(int, shape))
-        _set(self, "shape", exact)
+        _set(self, "shape", shape if type(shape) is Sizes else _sizes(tuple(shape)))
         _set(self, "dtype", dtype if isinstance(dtype, np.dtype) else np.dtype(dtype))
 
     @property
@@ -521,6 +526,8 @@ def rewritten(graph: Graph, rule: Callable[[Node, Node], Value]) -> Graph:
     for node in graph.nodes:
         inputs = tuple(new.get(source, source) for source in node.inputs)
         new[node] = rule(node, rebuild(node, inputs))
+    if all(map(operator.is_, new.values(), graph.nodes)):
+        return graph
     outputs = {name: new.get(value, value) for name, value in graph.outputs.items()}
     return Graph.of(graph.name, graph.inputs, outputs)
 

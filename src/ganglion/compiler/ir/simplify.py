@@ -45,12 +45,13 @@ def _simplified(graph: Graph) -> Graph:
 
     def simple(value: Value) -> Value:
         """Return what stands for a value by now; nodes come before their readers."""
-        if value not in new:
-            new[value] = _share(value, shared)
-        return new[value]
+        known = new.get(value)
+        if known is None:
+            known = new[value] = _share(value, shared)
+        return known
 
     for node in graph.nodes:
-        inputs = tuple(map(simple, node.inputs))
+        inputs = tuple([simple(value) for value in node.inputs])
         new[node] = _simple(rebuild(node, inputs), shared)
     outputs = {name: simple(value) for name, value in graph.outputs.items()}
     return Graph.of(graph.name, graph.inputs, outputs)
@@ -89,6 +90,8 @@ def _fold(node: Node) -> Value | None:
     kind = node.op.kind
     if kind in ("random", "loop", "item") or node.dtype == RECORD or not node.inputs:
         return None
+    if not _may_be_known(node.inputs[0]):  # of most nodes: nothing else is asked
+        return None
     if _all_constant(node.inputs):
         grows = node.op.name in ("broadcast", "pad")
         if node.size <= FOLD_LIMIT and not (grows and node.size > 1):
@@ -101,6 +104,13 @@ def _fold(node: Node) -> Value | None:
     small = Node(node.op, scalars, node.attrs, (), node.dtype, node.origin)
     number = Constant(evaluate([small])[0])
     return _like(node, shaping.broadcast, number, shape=node.shape)
+
+
+def _may_be_known(value: Value) -> bool:
+    """Return whether a value is a constant, or may be filled with one."""
+    if isinstance(value, Node):
+        return value.op is shaping.broadcast
+    return isinstance(value, Constant)
 
 
 def _all_constant(values: Iterable[Value]) -> bool:

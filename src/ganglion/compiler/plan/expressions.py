@@ -43,7 +43,7 @@ def record(cls: Any = None, *, eq: bool = True) -> Any:
     return as_record if cls is None else as_record(cls)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Buffer:
     """A block of memory: an input, a constant, a result, or temporary."""
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ganglion.compiler.ir.graph import RECORD, Node
 from ganglion.compiler.ir.host import HostFunction, result_types
-from ganglion.compiler.plan.expressions import Buffer, Memory
+from ganglion.compiler.plan.expressions import Buffer, Memory, record
 from ganglion.compiler.plan.kernels import CALL, Kernel
 from ganglion.compiler.plan.lowering import Lowering
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class HostCall(Kernel):
     """Call a function of NumPy on whole arrays; one thread does it."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from operator import is_
 from typing import ClassVar
@@ -37,6 +37,7 @@ from ganglion.compiler.plan.expressions import (
     fixed,
     mapped,
     moved,
+    record,
     rewrite,
     row_major,
     sources,
@@ -56,7 +57,7 @@ LANES = 16  # of a vector
 Touched = tuple[View, Shape] | Buffer  # by a view, or any part of it
 
 
-@dataclass(frozen=True)
+@record
 class Footprint:
     """A kernel as equal units, and the buffers of which each has a part of its own.
 
@@ -112,7 +113,7 @@ def _above_moved(expr: Expr, moved_to: Mapping[Expr, Expr]) -> Expr:
     return expr if all(map(is_, new, children)) else expr.with_children(*new)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Kernel:
     """One entry of a plan; `parallel` iterations of it may run at the same time."""
 
@@ -154,6 +155,11 @@ class Kernel:
         """Return how it can be split along its first axis, None if it cannot."""
         return None
 
+    @cached_property
+    def known_footprint(self) -> Footprint | None:
+        """Its footprint: several passes ask, so it is kept."""
+        return self.footprint()
+
     def run(self, memory: Memory) -> None:
         """Do what it means, in NumPy."""
         raise NotImplementedError
@@ -165,7 +171,7 @@ class Kernel:
         return f"{self.name}: {writes} from {reads}"
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Loop(Kernel):
     """For every point of `shape`, compute expressions, reduce and store them.
 
@@ -336,7 +342,7 @@ class Loop(Kernel):
         return value
 
 
-@dataclass(frozen=True)
+@record
 class NonzeroIndices:
     """Lists of the inner indices at which a group of rows is not all zero.
 
@@ -352,7 +358,7 @@ class NonzeroIndices:
     every: Buffer
 
 
-@dataclass(frozen=True)
+@record
 class Axis:
     """One axis of a contraction: its extent and its strides in left, right and out."""
 
@@ -362,7 +368,7 @@ class Axis:
     out: int = 0
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Contract(Kernel):
     """out[b, m, n] = sum over k of left[b, m, k] * right[b, k, n].
 
@@ -491,7 +497,7 @@ def _along(view: View, side: str, axes: Sequence[Axis]) -> View:
     return View(view.buffer, strides, view.offset)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Scan(Kernel):
     """A running sum along the last axis."""
 
@@ -515,7 +521,7 @@ class Scan(Kernel):
         target[...] = np.cumsum(source, axis=-1, dtype=source.dtype)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Scatter(Kernel):
     """Add each of `count` rows of updates to the row of the target its index names."""
 
@@ -543,7 +549,7 @@ class Scatter(Kernel):
         np.add.at(target, index[exists], rows[exists])
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class PoolBack(Kernel):
     """Give each window's gradient to the first of its largest elements.
 

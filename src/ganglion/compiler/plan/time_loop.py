@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from ganglion.compiler.plan.expressions import BufferKey
+from ganglion.compiler.plan.expressions import BufferKey, record
 from ganglion.compiler.plan.kernels import (
     Axis,
     Buffer,
@@ -18,7 +18,7 @@ from ganglion.compiler.plan.kernels import (
 )
 
 
-@dataclass(frozen=True)
+@record
 class Window:
     """A buffer of the body: at each step another part of a stacked one.
 
@@ -37,7 +37,7 @@ class Window:
         return self.offset + self.stride * (step % self.slots if self.slots else step)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class TimeLoop(Kernel):
     """For every step of time, run the kernels of the body, in order."""
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ganglion.compiler.ir.table import OPS
+from ganglion.compiler.plan.expressions import record
 from ganglion.compiler.plan.kernels import (
     CALL,
     MULTIPLY_ADD,
@@ -237,7 +238,7 @@ class Taps:
     first: int = 0
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class WinogradWeights(Kernel):
     """Transform a plane's weights into [panel][point][in][out] of all planes."""
 
@@ -266,7 +267,7 @@ class WinogradWeights(Kernel):
             piece[:, :, rows] = transformed[..., panel]
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Tiled(Kernel):
     """A kernel that runs over tiles of images, with some scratch for each thread."""
 
@@ -289,7 +290,7 @@ class Tiled(Kernel):
         return super().describe().replace(":", f" for {self.tiling}:", 1)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class WinogradConv(Tiled):
     """Convolve images with transformed weights."""
 
@@ -335,7 +336,7 @@ class WinogradConv(Tiled):
         return OPS["conv"].meaning(images, weights, **_PLAIN)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class WinogradSpread(WinogradConv):
     """The adjoint: add each output's gradient to all inputs it came from.
 
@@ -354,7 +355,7 @@ class WinogradSpread(WinogradConv):
         )
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class WinogradGrads(Tiled):
     """Sum the transformed gradient of the weights: [slice][point][in][out].
 
@@ -399,7 +400,7 @@ class WinogradGrads(Tiled):
         sums[0, ..., : tiling.outputs[3]] = lifted
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class WinogradKernel(Kernel):
     """Add up the slices, in order, and transform a plane's into gradients."""
 

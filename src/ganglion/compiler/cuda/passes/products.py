@@ -37,7 +37,7 @@ from ganglion.compiler.cuda.tiling import (
     on_tensor_cores,
     plain_splits,
 )
-from ganglion.compiler.plan.expressions import BufferKey
+from ganglion.compiler.plan.expressions import BufferKey, record
 from ganglion.compiler.plan.kernels import (
     Apply,
     Axis,
@@ -365,7 +365,7 @@ BYTE, F32 = np.dtype("uint8"), np.dtype("float32")
 CHUNK = 16  # bytes that are copied at once
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Scaled(Buffer):
     """Bytes, of which each stands for itself times a number."""
 

@@ -171,16 +171,10 @@ def fuse(kernels: Sequence[Kernel], large_loop: float = math.inf) -> list[Kernel
     `large_loop` points or more: updates of equal layers stay apart, each where a
     product makes its gradient.
     """
-    entries: list[_Entry] = []
+    loops = _FusedLoops(large_loop)
     for kernel in kernels:
-        reads, writes = kernel.memory_read, kernel.memory_written
-        entry = _Entry(kernel, reads, writes, _form(kernel))
-        number = _best_partner(entries, entry, large_loop)
-        if number is None:
-            entries.append(entry)
-        else:
-            entries[number] = entries[number].joined(entry)
-    return _without_unread([entry.kernel for entry in entries])
+        loops.add(kernel)
+    return _without_unread([entry.kernel for entry in loops.entries])
 
 
 class _Entry(NamedTuple):
@@ -209,31 +203,73 @@ def _form(kernel: Kernel) -> tuple[object, ...] | None:
     return kernel.shape, kernel.reduced, kernel.how, order
 
 
-def _best_partner(
-    entries: list[_Entry], joining: _Entry, large_loop: float
-) -> int | None:
-    """Return the earlier loop that a kernel gains most by joining, None if none.
+class _FusedLoops:
+    """The kernels so far, and which of them a loop may join."""
 
-    Large loops gain by what both read; small ones by being fewer.
-    """
-    kernel, reads, writes = joining.kernel, joining.reads, joining.writes
-    if not isinstance(kernel, Loop) or joining.form is None:
-        return None
-    points = math.prod(kernel.shape)
-    best, most = None, 0 if points > SMALL_LOOP else -1
-    least_size = 2 if points >= large_loop else 1
-    for number in range(len(entries) - 1, max(-1, len(entries) - LOOK_BACK), -1):
-        other = entries[number]
-        if other.form == joining.form and _can_forward(other, joining):
-            touched = (other.reads | other.writes) & reads
-            gain = sum(b.nbytes for b in touched if b.size >= least_size)
-            if gain > most:
-                best, most = number, gain
-        if not (other.writes.isdisjoint(reads) and other.reads.isdisjoint(writes)):
-            break
-        if not (other.writes.isdisjoint(writes) or _store_apart(other.kernel, kernel)):
-            break
-    return best
+    def __init__(self, large_loop: float) -> None:
+        self.entries: list[_Entry] = []
+        self._large_loop = large_loop
+        # The numbers of the loops of each form, and the last to touch some memory: so
+        # that a kernel need not be compared with all before it.
+        self._by_form: dict[tuple[object, ...], list[int]] = {}
+        self._last_reader: dict[Buffer, int] = {}
+        self._last_writer: dict[Buffer, int] = {}
+
+    def add(self, kernel: Kernel) -> None:
+        """Join a kernel to the loop that it gains most by, or put it behind all."""
+        reads, writes = kernel.memory_read, kernel.memory_written
+        entry = _Entry(kernel, reads, writes, _form(kernel))
+        number = None if entry.form is None else self._best_partner(entry)
+        if number is None:
+            number = len(self.entries)
+            self.entries.append(entry)
+            if entry.form is not None:
+                self._by_form.setdefault(entry.form, []).append(number)
+        else:
+            reads -= self.entries[number].writes  # those are forwarded
+            self.entries[number] = self.entries[number].joined(entry)
+        for last, memory in ((self._last_reader, reads), (self._last_writer, writes)):
+            for buffer in memory:
+                last[buffer] = max(number, last.get(buffer, 0))
+
+    def _best_partner(self, joining: _Entry) -> int | None:
+        """Return the earlier loop that one gains most by joining, None if none.
+
+        Large loops gain by what both read; small ones by being fewer.
+        """
+        assert isinstance(joining.kernel, Loop)
+        points = math.prod(joining.kernel.shape)
+        best, most = None, 0 if points > SMALL_LOOP else -1
+        least_size = 2 if points >= self._large_loop else 1
+        first = self._first_candidate(joining)
+        for number in reversed(self._by_form.get(joining.form, ())):
+            if number < first:
+                break
+            other = self.entries[number]
+            if _can_forward(other, joining):
+                touched = (other.reads | other.writes) & joining.reads
+                gain = sum(b.nbytes for b in touched if b.size >= least_size)
+                if gain > most:
+                    best, most = number, gain
+        return best
+
+    def _first_candidate(self, joining: _Entry) -> int:
+        """Return the last kernel that a loop may not be moved before, or a bound."""
+        first = max(0, len(self.entries) - LOOK_BACK + 1)
+        for buffer in joining.reads:
+            first = max(first, self._last_writer.get(buffer, 0))
+        for buffer in joining.writes:
+            first = max(first, self._last_reader.get(buffer, 0))
+        if joining.writes.isdisjoint(self._last_writer):
+            return first
+        assert isinstance(joining.kernel, Loop)
+        for number in range(len(self.entries) - 1, first, -1):
+            other = self.entries[number]
+            if not other.writes.isdisjoint(joining.writes) and not _store_apart(
+                other.kernel, joining.kernel
+            ):
+                return number
+        return first
 
 
 def _store_apart(earlier: Kernel, loop: Loop) -> bool:

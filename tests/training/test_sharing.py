@@ -10,8 +10,9 @@ import pytest
 
 import ganglion as keras
 from ganglion import layers, recipes
-from ganglion.training import data_adapters
+from ganglion.training import data_adapters, sharing
 from ganglion.training.sharing import SharedSteps, program_key
+from ganglion.training.step import StepCache
 
 RNG = np.random.default_rng(0)
 FLAT = RNG.normal(size=(20, 6)).astype("float32")
@@ -91,14 +92,14 @@ def test_a_model_with_shared_steps_is_what_it_would_be_alone(name):
     keras.utils.set_random_seed(1)
     own = [build(), build()]
     keras.utils.set_random_seed(1)
-    sharing = [build(), build()]
+    alike = [build(), build()]
     steps = SharedSteps()
-    for model in sharing:
+    for model in alike:
         model._step_cache.share(steps)
     histories = [train(model, x, y) for model in own]
-    assert [train(model, x, y) for model in sharing] == histories
+    assert [train(model, x, y) for model in alike] == histories
     assert steps.compilations == 4  # of training and of tests, with 8 rows and with 4
-    for ours, theirs in zip(own, sharing, strict=True):
+    for ours, theirs in zip(own, alike, strict=True):
         for a, b in zip(ours.variables, theirs.variables, strict=True):
             np.testing.assert_array_equal(a.numpy(), b.numpy())
 
@@ -331,6 +332,48 @@ def test_models_of_a_recipe_share_their_steps(name):
         model._step_cache.share(steps)
         model.fit(x, y, batch_size=4, verbose=0)
     assert steps.compilations == 1
+
+
+def traced_steps(monkeypatch):
+    """Return the kinds of steps that are traced from now on."""
+    kinds, traced = [], StepCache.traced
+
+    def noted(self, kind, table, signature):
+        kinds.append(kind)
+        return traced(self, kind, table, signature)
+
+    monkeypatch.setattr(StepCache, "traced", noted)
+    sharing.RECENT.clear()
+    return kinds
+
+
+@pytest.mark.parametrize("name", ["dense", "recurrent", "residual"])
+def test_a_model_that_is_made_again_needs_no_trace(name, monkeypatch):
+    build, x, y = CASES[name]
+    kinds = traced_steps(monkeypatch)
+    keras.utils.set_random_seed(1)
+    models = [build(), build()]
+    histories = [train(model, x, y) for model in models]
+    assert sorted(kinds) == ["test", "test", "train", "train"]  # of 8 rows and of 4
+    sharing.RECENT.clear()
+    keras.utils.set_random_seed(1)
+    assert [train(build(), x, y), train(build(), x, y)] == histories
+    for model in models:
+        model.predict(x, verbose=0)
+    assert kinds.count("predict") == 1
+
+
+def test_what_changed_since_is_traced_again(monkeypatch):
+    kinds = traced_steps(monkeypatch)
+    first, second = dense(), dense()
+    first.fit(FLAT, Y, batch_size=20, verbose=0)
+    second.layers[0].activation = keras.activations.tanh
+    second.fit(FLAT, Y, batch_size=20, verbose=0)
+    second.layers[0].activation = keras.activations.sigmoid
+    second.fit(FLAT, Y, batch_size=10, verbose=0)
+    assert kinds == ["train"] * 3
+    prediction = second.predict(FLAT, verbose=0)
+    np.testing.assert_allclose(prediction, second(FLAT), rtol=1e-4, atol=1e-6)
 
 
 def test_shared_steps_keep_no_model_alive():

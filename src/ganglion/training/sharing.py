@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import threading
 import types
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -40,7 +41,7 @@ _IGNORED = frozenset(
         "_initial_weights", "_compile_arguments", "_was_called",
         "_warned_of_structure", "_inferred", "_tracker", "_output_names",
         "input_hint", "_array", "steps_done", "saved_metrics", "was_loaded",
-        "callbacks", "saved_callbacks", "epoch_logs",
+        "callbacks", "saved_callbacks", "epoch_logs", "unfolded_calls", "is_plain",
     )
 )  # fmt: skip
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
@@ -101,8 +102,7 @@ class _Reader:
             self._visit_object(thing)
 
     def _visit_container(self, thing: Any) -> None:
-        is_ours = _is_ours(type(thing)) or type(thing).__module__ in _STANDARD
-        if not is_ours:
+        if not is_ours(type(thing)) and type(thing).__module__ not in _STANDARD:
             raise _UnknownCodeError
         self._tokens.append((type(thing).__name__, len(thing)))
         if isinstance(thing, dict):
@@ -154,7 +154,8 @@ class _Reader:
 _STANDARD = ("builtins", "collections")
 
 
-def _is_ours(kind: Any) -> bool:
+def is_ours(kind: Any) -> bool:
+    """Return whether a class or function is Ganglion's."""
     module = str(getattr(kind, "__module__", ""))
     return module == "ganglion" or module.startswith("ganglion.")
 
@@ -164,7 +165,7 @@ def _known_name(thing: Any) -> str:
     if isinstance(thing, np.dtype):
         return str(thing)
     module = str(getattr(thing, "__module__", ""))
-    if not _is_ours(thing) and module not in (*_STANDARD, "numpy"):
+    if not is_ours(thing) and module not in (*_STANDARD, "numpy"):
         raise _UnknownCodeError
     return f"{module}.{thing.__qualname__}"
 
@@ -275,6 +276,81 @@ class SharedSteps:
         return step, executable
 
 
+# ---- the same model, made again ------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Trace:
+    """A step without its variables, and where those stand in a structure."""
+
+    step: Step
+    positions: dict[str, int]
+
+    def of(self, structure: Structure) -> Step:
+        """Return the step with the variables of a model of this structure."""
+        own = {name: structure.variables[n] for name, n in self.positions.items()}
+        return replace(self.step, variables={**own, **self.step.variables})
+
+
+class RecentTraces:
+    """The last steps that were traced: the same model is often made again.
+
+    For another seed, fold or rate, say; then it needs no trace of its own.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._lock, self._most = threading.Lock(), most
+        self._traces: OrderedDict[Any, _Trace] = OrderedDict()
+
+    def get(self, key: Any, structure: Structure) -> Step | None:
+        """Return the step of a model of this structure, if one was traced."""
+        with self._lock:
+            trace = self._traces.get(key)
+            if trace is None:
+                return None
+            self._traces.move_to_end(key)
+            return trace.of(structure)
+
+    def add(self, key: Any, structure: Structure, step: Step) -> None:
+        """Keep a step, unless it uses or holds more than its structure says."""
+        positions = _positions(step, structure)
+        if positions is None or _constant_bytes(step) > MOST_CONSTANT_BYTES:
+            return
+        with self._lock:
+            self._traces[key] = _Trace(_without_variables(step), positions)
+            if len(self._traces) > self._most:
+                self._traces.popitem(last=False)
+
+    def clear(self) -> None:
+        """Keep none."""
+        with self._lock:
+            self._traces.clear()
+
+
+MOST_CONSTANT_BYTES = 1 << 20  # of a step that is kept
+RECENT = RecentTraces(most=32)
+
+
+def _constant_bytes(step: Step) -> int:
+    nodes = step.program.graph.nodes
+    constants = {x for node in nodes for x in node.inputs if isinstance(x, Constant)}
+    return sum(constant.array.nbytes for constant in constants)
+
+
+def _positions(step: Step, structure: Structure) -> dict[str, int] | None:
+    """Return where the variables of a step stand in a structure; None if not in it."""
+    positions = {id(v): number for number, v in enumerate(structure.variables)}
+    own = {n: v for n, v in step.variables.items() if n not in step.numbers}
+    if step.late or any(id(variable) not in positions for variable in own.values()):
+        return None
+    return {name: positions[id(variable)] for name, variable in own.items()}
+
+
+def _without_variables(step: Step) -> Step:
+    """Return a step with its numbers alone: who keeps it must keep no model alive."""
+    return replace(step, variables={n: step.variables[n] for n in step.numbers})
+
+
 def _refuse_default_generator(step: Step) -> None:
     if random.is_default_state(step.variables.values()):
         raise ValueError(
@@ -341,16 +417,10 @@ def _shareable(
     step: Step, executable: registry.Executable, structure: Structure
 ) -> _Shared | None:
     """Return a step for others to use; None if it uses what its structure has not."""
-    numbers = {id(v): number for number, v in enumerate(structure.variables)}
-    if step.late or executable.keeps_on_device:
+    positions = None if executable.keeps_on_device else _positions(step, structure)
+    if positions is None:
         return None
-    told = {name: step.variables[name] for name in step.numbers}
-    own = {name: v for name, v in step.variables.items() if name not in told}
-    if not all(id(variable) in numbers for variable in own.values()):
-        return None
-    positions = {name: numbers[id(v)] for name, v in own.items()}
-    # Without its variables: who shares its steps must not keep a model alive.
-    return _Shared(replace(step, variables=told), executable, positions)
+    return _Shared(_without_variables(step), executable, positions)
 
 
 # ---- a model ready to train ----------------------------------------------------------

@@ -93,15 +93,19 @@ class StepCache:
         if self.shared is None or model.run_eagerly or is_own(model, kind):
             return self._compiled(kind, table, signature)
         structure = self._read_structure(kind, table, signature)
-        key = (
+        key = self._key(kind, table, signature)
+        return self.shared.step(
+            key, structure, lambda: self._traced(kind, table, signature), self._compile
+        )
+
+    def _key(self, kind: str, table: Table, signature: Signature) -> tuple[Any, ...]:
+        """Return what a step depends on beside the structure of the model."""
+        return (
             kind,
             signature,
             repr(table.names),
             config.traced_choices(),
-            sharing.names_that_matter(model, table.names),
-        )
-        return self.shared.step(
-            key, structure, lambda: self._traced(kind, table, signature), self._compile
+            sharing.names_that_matter(self._model, table.names),
         )
 
     def _read_structure(
@@ -124,8 +128,39 @@ class StepCache:
             uncompiled.note("models with run_eagerly=True", self._model.name)
             eager = EagerSteps(self._model, kind, table.names, signature)
             return eager.step, eager
-        step = self._traced(kind, table, signature)
-        return step, self._compile(step)
+        with tracing.uncollected:
+            step = self._recent_or_traced(kind, table, signature)
+            return step, self._compile(step)
+
+    def _recent_or_traced(self, kind: str, table: Table, signature: Signature) -> Step:
+        """Return the step of an equal model that was traced before, or trace it."""
+        model = self._model
+        is_ours = sharing.is_ours(type(model)) and not own_steps.is_own(model, kind)
+        if not model.built or not is_ours:
+            return self._traced(kind, table, signature)
+        # Read anew each time: what was changed meanwhile counts, as in a trace.
+        structure = self._structure_for(kind, table, signature)
+        if structure is None:
+            return self._traced(kind, table, signature)
+        key = (*self._key(kind, table, signature), structure.key)
+        step = sharing.RECENT.get(key, structure)
+        if step is None:
+            step = self._traced(kind, table, signature)
+            sharing.RECENT.add(key, structure, step)
+        return step
+
+    def _structure_for(
+        self, kind: str, table: Table, signature: Signature
+    ) -> Structure | None:
+        """Return the structure of a built model, made ready for a kind of step."""
+        model = self._model
+        if kind == "train":
+            model.prepare_training()
+        if kind != "predict" and not sharing.build_compiled(
+            model, table.names, signature
+        ):
+            return None
+        return sharing.structure_of(model)
 
     def _traced(self, kind: str, table: Table, signature: Signature) -> Step:
         registry.expect()

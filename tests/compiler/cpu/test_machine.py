@@ -65,6 +65,18 @@ def test_more_threads_are_taken_while_they_pay(monkeypatch):
     assert chosen(lambda count: 0.0 if count <= 4 else 1e9) == 4
 
 
+def test_beside_other_work_a_small_step_stays_on_one_thread(monkeypatch):
+    small, large = (
+        backend.compile(step_of(name, rows=128, batch=128)[0])
+        for name in ("mnist-perceptron", "mnist-mlp")
+    )
+    monkeypatch.setattr(threads, "usable_cores", lambda: [0, 1])
+    monkeypatch.setattr(machine, "barriers", lambda most: {2: 500.0})
+    assert (small._fastest(2), large._fastest(2)) == (2, 2)
+    monkeypatch.setattr(os, "getloadavg", lambda: (12.0, 0.0, 0.0))
+    assert (small._fastest(2), large._fastest(2)) == (1, 2)
+
+
 def test_a_pool_runs_jobs_of_fewer_threads():
     program, data, state = step_of("mnist-mlp", rows=64, batch=32)
     data = {name: data[name] for name in program.data}

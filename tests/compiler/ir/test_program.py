@@ -25,7 +25,7 @@ def structure(
     """Return the structure of a step that makes the first of two states anew."""
     v, w = (Input(name, shape, dtype) for name in names)
     graph = Graph.of("step", [v, w], {names[0]: new(v, w)})
-    return Program(graph, (), names, ()).structure()
+    return Program(graph, (), names, ()).structure
 
 
 def times(number: Any) -> Any:

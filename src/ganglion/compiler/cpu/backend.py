@@ -51,7 +51,7 @@ def compile(program: Program) -> CompiledProgram:  # noqa: A001 (the backends' v
 
 def _key_of(program: Program) -> Hashable | None:
     """Return all that the plan and the code of a program depend on."""
-    structure = program.structure()
+    structure = program.structure
     if structure is None:
         return None
     return structure, config.precise(), jit.identity(jit.host()), tuning.CPU
@@ -145,7 +145,8 @@ class CompiledProgram:
         ARENAS.announce(self, plan.arena)
         # Those that no run is using, by their number of threads.
         self._layouts: defaultdict[int, list[Layout]] = defaultdict(list)
-        self._choices: dict[int, int] = {}  # of the most that may be used
+        # Of the most that may be used, and whether others use the machine.
+        self._choices: dict[tuple[int, bool], int] = {}
         # What host calls raise, and the addresses that compiled code calls them at.
         self._host_errors: list[BaseException] = []
         self._callbacks = callbacks_of(self._calls, self._host_errors)
@@ -270,17 +271,19 @@ class CompiledProgram:
     def _fastest(self, most: int) -> int:
         """Return the number of threads beyond which more of them do not pay."""
         from ganglion.compiler.cpu import machine
+        from ganglion.compiler.cpu import threads as cpu_threads
 
-        if most not in self._choices:
+        crowded = cpu_threads.crowded(1)
+        if (most, crowded) not in self._choices:
             fastest, time = 1, self._alone
             pays = tuning.CPU.shared_time
             for count in machine.counts(most)[1:]:
-                if self._estimate(count, machine.barrier(count)) < pays * time:
-                    fastest = count
-                    time = self._estimate(count, machine.barrier(count))
+                shared = self._estimate(count, machine.barrier(count))
+                if shared < pays * time:
+                    fastest, time = count, shared
                     pays = tuning.CPU.more_threads
-            self._choices[most] = fastest
-        return self._choices[most]
+            self._choices[most, crowded] = fastest
+        return self._choices[most, crowded]
 
     @cached_property
     def _alone(self) -> float:

@@ -34,7 +34,12 @@ def counts(most: int) -> list[int]:
 
 
 def barrier(count: int) -> float:
-    """Return the nanoseconds that a barrier of some threads takes, two at least."""
+    """Return the nanoseconds that a barrier of some threads takes, two at least.
+
+    On a crowded machine who waits must sleep, and be woken.
+    """
+    if threads.crowded(count):
+        return tuning.CPU.crowded_barrier
     guess = tuning.CPU.barrier * math.log2(count)
     return max(tuning.CPU.barrier, barriers(config.threads()).get(count, guess))
 

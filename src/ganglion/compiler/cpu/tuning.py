@@ -88,6 +88,7 @@ class CpuTuning:
     enough_pieces: int = 8  # of a contraction, for threads to share as they are
     map_grain: int = 64  # elements of a map over one axis that stay on one thread
     barrier: float = 700.0  # what waiting for all threads costs at least
+    crowded_barrier: float = 25_000.0  # where other work keeps threads from their cores
     worth_sharing: float = 2_000.0  # work of a kernel: less stays on one thread
     kernel_slices: int = 16  # for threads to take, where cache blocking says nothing
     worth_stealing: float = 100_000.0  # work of a run whose slices threads take in turn

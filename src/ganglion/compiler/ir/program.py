@@ -11,6 +11,7 @@ import numpy as np
 
 from ganglion.compiler.ir import host
 from ganglion.compiler.ir.graph import Constant, Graph, Node, Value
+from ganglion.compiler.ir.lazy import lazy
 
 _PLAIN = (bool, int, float, str, tuple, np.dtype, np.generic, type(None))
 
@@ -29,8 +30,9 @@ class Program:
     state: tuple[str, ...]
     results: tuple[str, ...]
 
+    @lazy
     def structure(self) -> Hashable | None:
-        """Return what programs share that differ in the names of their states alone.
+        """What programs share that differ in the names of their states alone.
 
         None where that cannot be said: a loop has a graph of its own, and functions of
         the host are the same only if they are.
@@ -40,7 +42,7 @@ class Program:
         >>> def doubled(name):
         ...     x = Input(name, (2,), "float32")
         ...     graph = Graph.of("step", [x], {name: add(x, x)})
-        ...     return Program(graph, (), (name,), ()).structure()
+        ...     return Program(graph, (), (name,), ()).structure
         >>> doubled("dense/kernel") == doubled("dense_1/kernel")
         True
         """

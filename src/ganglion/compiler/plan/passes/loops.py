@@ -219,7 +219,7 @@ class _FusedLoops:
         """Join a kernel to the loop that it gains most by, or put it behind all."""
         reads, writes = kernel.memory_read, kernel.memory_written
         entry = _Entry(kernel, reads, writes, _form(kernel))
-        number = None if entry.form is None else self._best_partner(entry)
+        number = self._best_partner(entry, entry.form) if entry.form else None
         if number is None:
             number = len(self.entries)
             self.entries.append(entry)
@@ -232,7 +232,7 @@ class _FusedLoops:
             for buffer in memory:
                 last[buffer] = max(number, last.get(buffer, 0))
 
-    def _best_partner(self, joining: _Entry) -> int | None:
+    def _best_partner(self, joining: _Entry, form: tuple[object, ...]) -> int | None:
         """Return the earlier loop that one gains most by joining, None if none.
 
         Large loops gain by what both read; small ones by being fewer.
@@ -242,7 +242,7 @@ class _FusedLoops:
         best, most = None, 0 if points > SMALL_LOOP else -1
         least_size = 2 if points >= self._large_loop else 1
         first = self._first_candidate(joining)
-        for number in reversed(self._by_form.get(joining.form, ())):
+        for number in reversed(self._by_form.get(form, ())):
             if number < first:
                 break
             other = self.entries[number]

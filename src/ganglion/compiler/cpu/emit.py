@@ -4,7 +4,8 @@ The key of a kernel is all that its text depends on; sizes, strides and some num
 parameters in it, whose values are told when the kernel runs. A template is made of the
 key alone: so equal keys have equal texts, whatever the sizes are.
 
-Kernels without a template have their sizes in their text, and in their key.
+Kernels without a template have their sizes in their key, and most of those in their
+text, too. Texts that are equal all the same, as for another batch, are compiled once.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from ganglion.compiler.cpu.sparse import BitContraction, NonzeroLists, emit_bits
 from ganglion.compiler.cpu.text import Parameter
 from ganglion.compiler.cpu.time_loop import emit_time_loop
 from ganglion.compiler.cpu.tuning import CPU
-from ganglion.compiler.cpu.winograd import Weights
+from ganglion.compiler.cpu.winograd import Counts, Weights
 from ganglion.compiler.cpu.winograd_conv import Conv, Grads
 from ganglion.compiler.ir.graph import is_short
 from ganglion.compiler.plan.expressions import record
@@ -74,6 +75,7 @@ from ganglion.compiler.plan.kernels import (
 from ganglion.compiler.plan.plan import Plan
 from ganglion.compiler.plan.time_loop import TimeLoop
 from ganglion.compiler.plan.winograd import (
+    Tiled,
     WinogradConv,
     WinogradGrads,
     WinogradKernel,
@@ -129,7 +131,8 @@ def form_of(kernel: Kernel) -> Form:
         return Form(word, packed_buffers(kernel), packed_values(kernel), kernel)
     digest, buffers = cache.digest_of(kernel)
     key = ("constant", digest) if digest is not None else None
-    return Form(key, buffers, (), kernel)
+    values = Counts.of(kernel) if isinstance(kernel, Tiled) else ()
+    return Form(key, buffers, values, kernel)
 
 
 def _is_general(kernel: Loop) -> bool:

@@ -310,16 +310,30 @@ def _compile_forms(
 ) -> dict[Hashable, Entry]:
     """Emit and compile some forms, and keep their machine code."""
     emitted = [emit_form(form) for form in forms.values()]
-    modules = [module for _, module in emitted]
-    codes = object_codes(modules, host(), config.threads())
+    codes = _codes([module for _, module in emitted], target_name)
     entries: dict[Hashable, Entry] = {}
-    for (key, form), (signature, _), code in zip(
-        forms.items(), emitted, codes, strict=True
-    ):
-        entries[key] = signature, code
+    for (key, form), (signature, module) in zip(forms.items(), emitted, strict=True):
+        entries[key] = signature, codes[module]
         if form.key is not None:
-            code_cache.keep(_path(form, target_name), _packed(signature, code))
+            code_cache.keep(_path(form, target_name), _packed(*entries[key]))
     return entries
+
+
+def _codes(modules: Iterable[str], target_name: str) -> dict[str, bytes]:
+    """Return the machine code of modules: compiled, unless their very text was before.
+
+    Kernels may differ where their texts do not: in the size of a batch, say.
+    """
+    paths = {module: code_cache.path_of(target_name, module) for module in modules}
+    known = {module: code_cache.read(path) for module, path in paths.items()}
+    codes = {module: code for module, code in known.items() if code is not None}
+    new = [module for module in paths if module not in codes]
+    for module, code in zip(
+        new, object_codes(new, host(), config.threads()), strict=True
+    ):
+        codes[module] = code
+        code_cache.keep(paths[module], code)
+    return codes
 
 
 def _path(form: Form, target_name: str) -> Path:

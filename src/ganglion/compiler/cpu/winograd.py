@@ -5,18 +5,20 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from ganglion.compiler.cpu.emitter import Emitted, Emitter
 from ganglion.compiler.cpu.gemm import each_tile, even_tiles
-from ganglion.compiler.cpu.text import Val
+from ganglion.compiler.cpu.text import Parameter, Val
 from ganglion.compiler.cpu.tuning import CPU, accumulators
 from ganglion.compiler.plan.winograd import (
     FLOAT,
     LANES,
     Plane,
     Taps,
+    Tiled,
     Tiling,
     WinogradKernel,
     WinogradWeights,
@@ -70,8 +72,8 @@ def _even_and_odd(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 class Transforms:
     """The transforms of a tile, along one axis and along both."""
 
-    def __init__(self) -> None:
-        self.emitter = Emitter()
+    def __init__(self, parameters: int = 0) -> None:
+        self.emitter = Emitter(parameters)
         self.text, self.maths = self.emitter.text, self.emitter.maths
 
     def at(self, base: str, index: str | int) -> str:
@@ -190,11 +192,26 @@ class Transforms:
         return self.text.let(f"icmp ult i64 {index}, {size}")
 
 
+class Counts(NamedTuple):
+    """What a kernel over tiles is told, so that any number of images has one text."""
+
+    tiles: int
+    piece: int  # tiles
+    pieces: int
+
+    @staticmethod
+    def of(kernel: Tiled) -> Counts:
+        """Return the numbers of a kernel."""
+        tiling = kernel.tiling
+        return Counts(tiling.tiles, tiling.piece, kernel.parallel)
+
+
 class Blocks(Transforms):
     """What the passes over images share: tiles, blocks and products."""
 
     def __init__(self, tiling: Tiling) -> None:
-        super().__init__()
+        self.counts = Counts(*map(Parameter, range(len(Counts._fields))))
+        super().__init__(len(self.counts))
         self.tiling = tiling
         self.inputs, self.outputs = tiling.matrices.inputs, tiling.matrices.outputs
         # The transforms of gradients, which go the other way.
@@ -202,9 +219,9 @@ class Blocks(Transforms):
 
     def blocks_of(self, piece: str, body: Callable[[str, str, str], None]) -> None:
         """Run over the blocks of a piece: its first tile, a block's, their count."""
-        text, tiling = self.text, self.tiling
-        first = text.times(piece, tiling.piece)
-        last = self._least(text.add(first, tiling.piece), tiling.tiles)
+        text, tiling, counts = self.text, self.tiling, self.counts
+        first = text.times(piece, counts.piece)
+        last = self._least(text.add(first, counts.piece), counts.tiles)
 
         def block(start: str) -> None:
             left = text.let(f"sub i64 {last}, {start}")

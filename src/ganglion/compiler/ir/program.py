@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ganglion.compiler.ir import host
 from ganglion.compiler.ir.graph import Constant, Graph, Node, Value
-from ganglion.compiler.ir.lazy import lazy
 
 _PLAIN = (bool, int, float, str, tuple, np.dtype, np.generic, type(None))
 
@@ -30,7 +30,7 @@ class Program:
     state: tuple[str, ...]
     results: tuple[str, ...]
 
-    @lazy
+    @cached_property
     def structure(self) -> Hashable | None:
         """What programs share that differ in the names of their states alone.
 

@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 from exported_models import made, rows_for
 
+import ganglion as keras
+from ganglion import layers
+from ganglion.compiler.cpu.skip_zeros import Nonzeros
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 from ganglion.compiler.plan.kernels import Loop
 from ganglion.export.inference import inference_of
@@ -48,3 +51,18 @@ def test_windows_are_written_out_inlined_and_share_what_they_load():
     # A row of six windows of 3 x 3 has 8 columns: 24 elements, 9 weights and a bias.
     views = {expr.view for expr in together[0].leaves}
     assert len(views) == 24 + 9 + 1
+
+
+def test_a_row_reads_no_weights_for_what_relu_made_zero():
+    keras.utils.set_random_seed(6)
+    stack = [layers.Dense(400, activation="relu"), layers.Dense(400)]
+    model = keras.Sequential([keras.Input((400,)), *stack])
+    x = np.random.default_rng(7).normal(size=(1, 400)).astype("float32")
+    pipeline = PIPELINES["wide"]
+    for rows, lists in ((1, 2), (2, 1)):  # of the data, and behind ReLU
+        inference = inference_of(model, rows)
+        plan = with_constants(pipeline.run(inference.program))
+        assert sum(isinstance(kernel, Nonzeros) for kernel in plan.kernels) == lists
+        given = np.repeat(x, rows, axis=0)
+        results = PlanInterpreter(plan).run({"input": given}, {}, 1)["output/0"][0]
+        np.testing.assert_allclose(results, model.predict(given, verbose=0), atol=1e-5)

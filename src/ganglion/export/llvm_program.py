@@ -24,7 +24,7 @@ from ganglion.compiler.plan.kernels import Buffer
 from ganglion.compiler.plan.lower import lower
 from ganglion.compiler.plan.lowering import Preferences, never_packed
 from ganglion.export.interface import Interface
-from ganglion.export.loops import neighbours_together
+from ganglion.export.loops import neighbours_together, skip_zeros_of_relu
 from ganglion.export.planning import ALIGNMENT, WINDOWS, ExportPlan
 from ganglion.export.targets import Machine
 
@@ -50,12 +50,17 @@ def pipeline_for(machine: Machine) -> Pipeline:
             passes += [own, *WINDOWS]
         elif step.name not in _FOR_THREADS:
             passes.append(step)
+    zeros = kernel_pass(
+        "relu-zeros",
+        "a product of one row reads no weights for what ReLU has made zero",
+        skip_zeros_of_relu,
+    )
     neighbours = kernel_pass(
         "neighbours",
         "pixels side by side share weights and windows in registers",
         partial(neighbours_together, most=machine.neighbours),
     )
-    return replace(PIPELINE, passes=(*passes, neighbours))
+    return replace(PIPELINE, passes=(*passes, zeros, neighbours))
 
 
 class Constants:

@@ -13,10 +13,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from ganglion.compiler.cpu.skip_zeros import nonzero_lists
+from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.plan.kernels import (
+    Apply,
     Buffer,
+    Contract,
     Expr,
     Kernel,
+    Literal,
     Load,
     Loop,
     Shape,
@@ -173,3 +178,49 @@ def _together(kernel: Kernel, most: int) -> Kernel:
     ]
     shape = (*kernel.shape[:axis], size // count, *kernel.shape[axis + 1 :])
     return replace(kernel, shape=shape, outputs=tuple(outputs))
+
+
+# ---- zeros that ReLU makes -----------------------------------------------------------
+
+
+def skip_zeros_of_relu(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Return the kernels; a product of one row leaves out what ReLU has made zero.
+
+    Such a product waits for its weights: a row of them that is not needed is not read.
+    """
+    made = {
+        root
+        for kernel in kernels
+        if isinstance(kernel, Loop) and _has_relu(kernel)
+        for root in kernel.memory_written
+    }
+    result: list[Kernel] = []
+    for number, kernel in enumerate(kernels):
+        if isinstance(kernel, Contract) and _waits_for_weights(kernel, made):
+            finder = nonzero_lists(kernel, len(kernels) + number)  # a new name
+            result += [finder, replace(kernel, nonzeros=finder.nonzeros)]
+        else:
+            result.append(kernel)
+    return result
+
+
+def _has_relu(kernel: Loop) -> bool:
+    return any(
+        isinstance(expr, Apply)
+        and expr.op == "maximum"
+        and any(isinstance(arg, Literal) and arg.value == 0 for arg in expr.args)
+        for expr in kernel.every_expr
+    )
+
+
+def _waits_for_weights(kernel: Contract, made: set[Buffer]) -> bool:
+    one_row = math.prod(axis.size for axis in (*kernel.batch, *kernel.rows)) == 1
+    return (
+        one_row
+        and kernel.left.buffer.root in made
+        and kernel.nonzeros is None
+        and kernel.packed is None
+        and len(kernel.inner) == len(kernel.rows) == 1
+        and kernel.columns[-1].right == 1
+        and math.prod(axis.size for axis in kernel.axes) >= CPU.listed_product
+    )

@@ -207,7 +207,7 @@ def skip_zeros(kernels: Sequence[Kernel]) -> list[Kernel]:
         if not isinstance(kernel, Contract) or not _gains(kernel, scaled):
             result.append(kernel)
             continue
-        key, find = (_key, _lists) if _is_product(kernel) else (_root, _bits)
+        key, find = (_key, nonzero_lists) if _is_product(kernel) else (_root, _bits)
         which = key(kernel)
         if which not in finders:
             finders[which] = find(kernel, len(finders))
@@ -317,7 +317,7 @@ def _key(contraction: Contract) -> object:
     return root, contraction.left.offset, tuple((axis.size, axis.left) for axis in axes)
 
 
-def _lists(contraction: Contract, number: int) -> Nonzeros:
+def nonzero_lists(contraction: Contract, number: int) -> Nonzeros:
     """Return the kernel that lists the nonzeros of a product."""
     (rows,), (inner,) = contraction.rows, contraction.inner
     columns = math.prod(axis.size for axis in contraction.columns)

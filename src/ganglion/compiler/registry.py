@@ -11,9 +11,9 @@ from __future__ import annotations
 import importlib
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from ganglion.system.terminal import tell_once
 
 if TYPE_CHECKING:
     from ganglion.compiler.cpu.script import Script
+    from ganglion.compiler.cuda.backend import CompiledProgram as ModelsProgram
+    from ganglion.compiler.cuda.model_states import ModelRows
 
 __all__ = ["Backend", "Executable", "Program", "available", "backend", "backend_for"]
 
@@ -110,6 +112,20 @@ def script() -> AbstractContextManager[Script | None]:
     from ganglion.compiler.cpu.script import Script
 
     return Script()
+
+
+def compile_models(program: Program, models: int) -> ModelsProgram | None:
+    """Compile a program for many models that a GPU trains at once, if it can."""
+    return _cuda().compile_models(program, models)
+
+
+def model_rows(first: Sequence[np.ndarray], models: int) -> ModelRows:
+    """Return memory on the GPU for arrays of so many models."""
+    return _cuda().model_rows(first, models)
+
+
+def _cuda() -> Any:
+    return backend("cuda")
 
 
 # ---- which one a program runs on -----------------------------------------------------

@@ -19,16 +19,17 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import random, tree
-from ganglion.callbacks import Callback
+from ganglion import config, random, tree
+from ganglion.callbacks import Callback, History
 from ganglion.many.data import SharedData
+from ganglion.many.lockstep import Group, Planned
 from ganglion.many.model_set import Member, ModelSet
 from ganglion.many.progress import Progress
 from ganglion.many.set_file import SavedAsItGoes
 from ganglion.many.settings import ModelPlan, Setting, plans_for
 from ganglion.many.threads import Workers, noted, workers_for
 from ganglion.models import Model
-from ganglion.system import ray_cluster
+from ganglion.system import ray_cluster, terminal
 from ganglion.training import data_adapters, fit_loop
 from ganglion.training.fit_loop import Supervisor, supervised
 from ganglion.training.sharing import SharedSteps
@@ -224,6 +225,7 @@ class Fitting:
         self._members: dict[int, Member] = {}
         self._waiting = deque(plans)
         self._building = threading.Lock()
+        self._prebuilt: dict[int, Any] = {}  # models that turned out to train alone
 
     def run(self, threads: int | None) -> ModelSet:
         """Train what is not finished yet; return the whole set."""
@@ -242,6 +244,8 @@ class Fitting:
     def _train(self, threads: int | None) -> None:
         self._at_work, threads_each = workers_for(len(self._plans), threads)
         self._workers = Workers(self._at_work, threads_each)
+        if self._may_group():
+            self._waiting = deque(self._train_in_groups())
         self._workers.run(self._work, self._progress.show)
 
     def _interrupted(self, finished: ModelSet) -> Interrupted:
@@ -257,6 +261,85 @@ class Fitting:
                 f"resume={str(self._saved.path)!r}, goes on with the others."
             )
         return Interrupted(text, finished)
+
+    # ---- groups that a GPU trains at once ------------------------------------------
+
+    def _may_group(self) -> bool:
+        """Return whether models may be trained together: on a GPU, and unwatched."""
+        is_asked = config.backend_choice() == "cuda"
+        return is_asked and self._callbacks is None and len(self._plans) > 1
+
+    def _train_in_groups(self) -> list[ModelPlan]:
+        """Train models of equal structure together; return the plans of the others."""
+        prepared: list[tuple[ModelPlan, Any, Watch, Planned]] = []
+        others: list[ModelPlan] = []
+        for plan in self._plans:
+            with noted(str(plan)):
+                model = self._prebuilt[plan.index] = self._built(plan)
+                is_done = self._saved is not None and self._saved.has(plan)
+                watch = Watch(self._progress)
+                training = None if is_done else self._prepared(plan, model, watch)
+            if training is None:
+                others.append(plan)
+            else:
+                prepared.append((plan, model, watch, training))
+        groups: dict[Any, list[tuple[ModelPlan, Any, Watch, Planned]]] = {}
+        for entry in prepared:
+            groups.setdefault(entry[3].key, []).append(entry)
+        with self._workers.interrupt:
+            for entries in groups.values():
+                if len(entries) < 2 or not self._train_group(entries):
+                    others += [plan for plan, *_ in entries]
+        return sorted(others, key=lambda plan: plan.index)
+
+    def _prepared(self, plan: ModelPlan, model: Any, watch: Watch) -> Planned | None:
+        """Return a model's training as `fit` would begin it, if it may be grouped."""
+        taken: list[Planned | None] = []
+
+        def take(loop: fit_loop.FitLoop, first: int, epochs: int) -> None:
+            taken.append(Planned.of(loop, first, epochs))
+
+        interrupt = self._workers.interrupt
+        with supervised(Supervisor(interrupt, watch.note, take)):
+            model.fit(**self._fit_arguments(plan), callbacks=[watch], verbose=0)
+        return taken[0]
+
+    def _train_group(
+        self, entries: Sequence[tuple[ModelPlan, Any, Watch, Planned]]
+    ) -> bool:
+        """Train a group, in parts if there is no room for all of it at once."""
+        start = time.perf_counter()
+        notes = {id(training.loop): watch.note for _, _, watch, training in entries}
+        group = Group([training for *_, training in entries])
+
+        def count(models: int) -> None:
+            self._progress.count_epoch(models)
+            self._progress.show()
+
+        try:
+            is_trained = group.train(
+                self._workers.interrupt, count, lambda loop: notes[id(loop)]
+            )
+        except MemoryError:
+            if len(entries) < 2:
+                raise
+            half = len(entries) // 2
+            terminal.tell_once(
+                f"The GPU has no room for {len(entries)} models at once: they are "
+                "trained in parts."
+            )
+            return all(map(self._train_group, (entries[:half], entries[half:])))
+        if not is_trained:
+            return False
+        seconds = (time.perf_counter() - start) / len(entries)
+        for plan, model, watch, training in entries:
+            history = training.loop.callbacks.history
+            assert history is not None
+            history.message = watch.message
+            member = self._finished(plan, model, history, seconds)
+            self._add(member, was_there=False)
+            del self._prebuilt[plan.index]
+        return True
 
     # ---- in each thread ------------------------------------------------------------
 
@@ -309,6 +392,8 @@ class Fitting:
 
     def _built(self, plan: ModelPlan) -> Any:
         """Return the model of a plan, with its weights made."""
+        if plan.index in self._prebuilt:
+            return self._prebuilt.pop(plan.index)
         if self._build is None:
             assert self._models is not None
             model = self._models[plan.index]
@@ -334,18 +419,27 @@ class Fitting:
             plan.index, plan.name, plan.setting, plan.seed, model, history, seconds
         )
 
-    def _fit(self, plan: ModelPlan, model: Any) -> Member:
-        start = time.perf_counter()
+    def _fit_arguments(self, plan: ModelPlan) -> dict[str, Any]:
         arguments = {**self._arguments, **plan.for_fit, **self._data.for_model(plan)}
         if "validation_data" in arguments:
             arguments["validation_split"] = 0.0
+        return arguments
+
+    def _fit(self, plan: ModelPlan, model: Any) -> Member:
+        start = time.perf_counter()
+        arguments = self._fit_arguments(plan)
         watch = Watch(self._progress)
         called = [*_callbacks_for(self._callbacks, plan), watch]
         supervisor = Supervisor(self._workers.interrupt, watch.note)
         with supervised(supervisor):
             history = model.fit(**arguments, callbacks=called, verbose=0)
         history.message = watch.message
-        seconds = time.perf_counter() - start
+        return self._finished(plan, model, history, time.perf_counter() - start)
+
+    def _finished(
+        self, plan: ModelPlan, model: Any, history: History, seconds: float
+    ) -> Member:
+        """Keep a model that is trained to its end, and return it."""
         member = Member(
             plan.index, plan.name, plan.setting, plan.seed, model, history, seconds
         )

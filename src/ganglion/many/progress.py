@@ -34,11 +34,11 @@ class Progress:
         self._planned = {p.index: p.for_fit.get("epochs", epochs) for p in plans}
         self._epochs_left = sum(self._planned.values())
 
-    def count_epoch(self) -> None:
-        """Count an epoch of some model."""
+    def count_epoch(self, models: int = 1) -> None:
+        """Count an epoch of some models."""
         with self._lock:
-            self._epochs_done += 1
-            self._epochs_left -= 1
+            self._epochs_done += models
+            self._epochs_left -= models
 
     def finished(self, member: Member, was_there: bool = False) -> None:
         """Take a model that is finished, now or by an earlier call."""

@@ -140,6 +140,8 @@ class Supervisor:
 
     interrupt: Interrupt  # Ctrl-C, which only the main thread hears
     warn: Callable[[str], None]  # takes what `fit` would warn of
+    # Takes a loop with its first and last epoch, to train it with others.
+    take: Callable[[FitLoop, int, int], None] | None = None
 
 
 class _Here(threading.local):
@@ -252,6 +254,10 @@ class FitLoop:
         Ctrl-C waits for the end of a chunk of steps: the model can be saved and the
         run resumed.
         """
+        supervisor = _here.supervisor
+        if supervisor is not None and supervisor.take is not None:
+            supervisor.take(self, first, epochs)
+            return
         with self.cache.lock.own_metrics(fits=True), _interruptible() as interrupt:
             self._train(first, epochs, interrupt)
 
@@ -315,7 +321,7 @@ class FitLoop:
         callbacks = self.callbacks
         callbacks.on_epoch_begin(epoch)
         if is_last:  # a loss that is no number ends the others
-            self._warn_of_nan(epoch)
+            self.warn_of_nan(epoch)
         if validation_logs is not None:
             callbacks.on_test_begin()
             callbacks.on_test_end(validation_logs)
@@ -349,7 +355,7 @@ class FitLoop:
         results: Any = None
         for steps, results in self._chunks(done, hears_batches):
             state.steps_done = steps
-            self._warn_of_nan(epoch)
+            self.warn_of_nan(epoch)
             if results is not None:
                 self._warn_of_logs(epoch, steps, model.batch_logs(results))
             if hears_batches:
@@ -393,7 +399,8 @@ class FitLoop:
         order.array[1], position.array[...] = stream.pass_number, stream.seen
         stream.end_epoch()
 
-    def _warn_of_nan(self, epoch: int) -> None:
+    def warn_of_nan(self, epoch: int) -> None:
+        """Warn once if the loss is not a finite number any more."""
         bad = self.model.training_state.first_bad_step.array
         if int(bad) > 0:
             _warn(

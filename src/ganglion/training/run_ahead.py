@@ -29,10 +29,11 @@ class RunAhead:
 
     def __init__(self, loop: FitLoop, sizer: ChunkSizer) -> None:
         self._loop, self._sizer = loop, sizer
-        self._is_possible = self._nobody_watches()
+        self._is_possible = self.is_possible(loop)
 
-    def _nobody_watches(self) -> bool:
-        loop = self._loop
+    @staticmethod
+    def is_possible(loop: FitLoop) -> bool:
+        """Return whether nobody needs to see an epoch before the next one begins."""
         model, held_out = loop.model, loop.validation.source
         if not isinstance(loop.source, Table) or not loop.callbacks.may_lag:
             return False

@@ -110,6 +110,14 @@ class StepCache:
             sharing.names_that_matter(self._model, table.names),
         )
 
+    def structure_for(self, table: Table, size: int, shuffle: bool) -> Structure | None:
+        """Return what training on a table depends on, None if it is hidden."""
+        if self._model.run_eagerly or is_own(self._model, "train"):
+            return None
+        signature = table.signature(min(size, table.rows), table.rows, shuffle)
+        with self.lock:
+            return self._read_structure("train", table, signature)
+
     def _read_structure(
         self, kind: str, table: Table, signature: Signature
     ) -> Structure | None:
@@ -241,22 +249,26 @@ class StepCache:
         self, kind: str, table: Table, size: int, shuffle: bool, cursor: Cursor
     ) -> Iterator[Run]:
         """Yield what a pass through a table runs: whole batches, then what is left."""
-        if kind == "test" and table.is_one_batch(size, None):
-            signatures = [(table.signature(table.rows, None, False), 1)]
-        else:
-            parts = [(size, table.rows // size), (table.rows % size, 1)]
-            signatures = [
-                (table.signature(rows, table.rows, shuffle), steps)
-                for rows, steps in parts
-                if rows and steps
-            ]
-        for signature, steps in signatures:
+        for signature, steps in self.signatures(kind, table, size, shuffle):
             step, executable = self.step(kind, table, signature)
             if isinstance(executable, EagerSteps):
                 yield executable, {}, {}, steps
             else:
                 arrays = self._arrays(step, executable, table, cursor)
                 yield executable, *arrays, steps
+
+    def signatures(
+        self, kind: str, table: Table, size: int, shuffle: bool
+    ) -> list[tuple[Signature, int]]:
+        """Return what a pass traces, and for how many steps."""
+        if kind == "test" and table.is_one_batch(size, None):
+            return [(table.signature(table.rows, None, False), 1)]
+        parts = [(size, table.rows // size), (table.rows % size, 1)]
+        return [
+            (table.signature(rows, table.rows, shuffle), steps)
+            for rows, steps in parts
+            if rows and steps
+        ]
 
     def run_batch(self, kind: str, table: Table) -> Any:
         """Run one step on a whole table as its batch."""

@@ -29,7 +29,7 @@ from ganglion.compiler.cuda.memory import (
     as_bytes,
     contiguous,
 )
-from ganglion.compiler.cuda.model_states import ModelStates
+from ganglion.compiler.cuda.model_states import ModelRows, ModelStates
 from ganglion.compiler.cuda.prelude import source
 from ganglion.compiler.cuda.text import THREADS
 from ganglion.compiler.ir.program import Program
@@ -51,6 +51,22 @@ def unavailable_reason() -> str | None:
 def compile(program: Program) -> CompiledProgram:  # noqa: A001 (the backends' verb)
     """Compile a program for this machine's GPU."""
     return CompiledProgram(program, memory())
+
+
+def compile_models(program: Program, models: int) -> CompiledProgram | None:
+    """Compile a program for many models at once, None if that cannot be.
+
+    Blocks that wait for each other in a loop over time would wait for ever, if there
+    are more of them than run at once; results of every step have no place.
+    """
+    if program.results or program.graph.has_loops:
+        return None
+    return CompiledProgram(program, memory(), models)
+
+
+def model_rows(first: Sequence[np.ndarray], models: int) -> ModelRows:
+    """Return memory for arrays of many models."""
+    return ModelRows(first, models, memory())
 
 
 @contextmanager

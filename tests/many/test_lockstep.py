@@ -1,0 +1,121 @@
+"""Models that a GPU trains together, on an emulated one."""
+
+import cuda_host
+import numpy as np
+import pytest
+from cuda_checks import emulated
+
+import ganglion as keras
+from ganglion import config, layers, many
+from ganglion.compiler.cuda import backend
+from ganglion.many import lockstep
+
+pytestmark = pytest.mark.skipif(
+    cuda_host.reason() is not None, reason=str(cuda_host.reason())
+)
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(40, 6)).astype("float32")
+Y = RNG.integers(0, 3, 40)
+SETTINGS = [
+    {"rate": 0.1, "seed": 0},
+    {"rate": 0.02, "seed": 1},
+    {"rate": 0.5, "seed": 2},
+]
+
+
+@pytest.fixture(autouse=True)
+def _played(tmp_path, monkeypatch):
+    monkeypatch.setenv("GANGLION_HOME", str(tmp_path))
+    monkeypatch.setattr(config, "_choices", dict(config._choices))
+    monkeypatch.setattr(backend, "unavailable_reason", lambda: None)
+    monkeypatch.setattr(backend, "memory", emulated)
+    config.set_backend("cuda")
+    config.set_precision("tf32")
+
+
+def build(rate, units=5):
+    hidden = [layers.Dense(units, activation="relu"), layers.Dropout(0.3, seed=1)]
+    head = layers.Dense(3, activation="softmax")
+    model = keras.Sequential([keras.Input((6,)), *hidden, head])
+    optimizer = keras.optimizers.Adam(rate)
+    model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return model
+
+
+def groups_of(monkeypatch):
+    """Return a list that the sizes of groups are written to."""
+    sizes, train = [], lockstep.Group.train
+
+    def noted(self, *args):
+        sizes.append(len(self._members))
+        return train(self, *args)
+
+    monkeypatch.setattr(lockstep.Group, "train", noted)
+    return sizes
+
+
+ARGUMENTS = {"batch_size": 16, "epochs": 3}
+
+
+@pytest.mark.parametrize("rows", [9, 25])  # to validate on: one batch, or more
+def test_a_group_has_the_bits_of_each_alone(rows, monkeypatch):
+    monkeypatch.setitem(ARGUMENTS, "validation_data", (X[:rows], Y[:rows]))
+    sizes = groups_of(monkeypatch)
+    together = many.fit_many(build, SETTINGS, X, Y, verbose=0, **ARGUMENTS)
+    assert sizes == [3]
+    for member, setting in zip(together, SETTINGS, strict=True):
+        (alone,) = many.fit_many(build, [setting], X, Y, verbose=0, **ARGUMENTS)
+        assert member.history.history == alone.history.history
+        assert member.history.epoch == [0, 1, 2]
+        for ours, theirs in zip(
+            member.model.get_weights(), alone.model.get_weights(), strict=True
+        ):
+            np.testing.assert_array_equal(ours, theirs)
+    assert sizes == [3]  # one alone is no group
+
+
+def test_structures_are_grouped(monkeypatch):
+    sizes = groups_of(monkeypatch)
+    settings = many.grid(rate=[0.1, 0.01], units=[4, 5], seed=[0])
+    trained = many.fit_many(build, settings, X, Y, batch_size=20, verbose=0)
+    assert sizes == [2, 2]
+    assert [member.setting["units"] for member in trained] == [
+        setting["units"] for setting in settings
+    ]
+
+
+def test_one_that_is_not_a_number_any_more_stops_alone():
+    settings = [*SETTINGS[:2], {"rate": 1e38, "seed": 0}]
+    arguments = {"batch_size": 20, "epochs": 3, "verbose": 0}
+    trained = many.fit_many(build, settings, X, Y, **arguments)
+    assert [len(member.history.epoch) for member in trained] == [3, 3, 1]
+    assert "finite" in trained[2].message
+    others = many.fit_many(build, settings[:2], X, Y, **arguments)
+    for member, other in zip(trained[:2], others, strict=True):
+        assert member.history.history == other.history.history
+
+
+def test_training_goes_on_where_a_group_ended():
+    models = [build(0.1), build(0.02)]
+    many.fit_many(models, None, X, Y, batch_size=20, epochs=2, verbose=0)
+    for model in models:
+        assert int(model.training_state.epoch.array) == 2
+        assert int(model.optimizer.iterations) == 4
+        model.fit(X, Y, batch_size=20, verbose=0)
+        assert int(model.optimizer.iterations) == 6
+
+
+def test_no_room_for_all_at_once_is_said(monkeypatch, capsys):
+    train, sizes = lockstep.Group.train, []
+
+    def crowded(self, *args):
+        sizes.append(len(self._members))
+        if len(self._members) > 2:
+            raise MemoryError("no room")
+        return train(self, *args)
+
+    monkeypatch.setattr(lockstep.Group, "train", crowded)
+    trained = many.fit_many(build, SETTINGS, X, Y, batch_size=20, verbose=0)
+    assert len(trained) == 3
+    assert sizes == [3, 1, 2]
+    assert "in parts" in "".join(capsys.readouterr())

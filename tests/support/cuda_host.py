@@ -97,7 +97,7 @@ def _object(text: str) -> bytes:
 
 
 def _wrapped(source: str) -> str:
-    """Return CUDA text as C++, with `run_NAME(blocks, models, arguments)` for each."""
+    """Return CUDA text as C++, with `run_NAME(blocks, models, ...)` for each kernel."""
     assert source.startswith(prelude.header())
     text = f'#include "{_prelude()}"' + source.removeprefix(prelude.header())
     for name, parameters in _SIGNATURE.findall(source):
@@ -109,7 +109,8 @@ def _wrapped(source: str) -> str:
         casts = ", ".join(f"({kind})arguments[{i}]" for i, kind in enumerate(kinds))
         text += (
             f"\nstatic void call_{name}(void** arguments) {{ {name}({casts}); }}"
-            f'\nextern "C" void run_{name}(int blocks, int models, void** arguments) {{'
+            f'\nextern "C" void run_{name}(int blocks, int models, int shared, '
+            "void** arguments) {\n  emulated_shared = shared;"
             "\n  for (emulated_model = 0; emulated_model < models; emulated_model++)"
             f"\n    run_blocks(blocks, call_{name}, arguments);\n}}\n"
         )
@@ -207,7 +208,7 @@ class HostDriver:
             self._recording.append((function, blocks, threads, shared, arguments))
             return
         assert threads == 256
-        function(*blocks, arguments)
+        function(*blocks, shared, arguments)
 
     def begin_capture(self) -> None:
         assert self._recording is None

@@ -108,6 +108,7 @@ DEVICE void contract_resident(int block, int blocks, const float* left,
           m[i] = m0 + mine.row + i, n[i] = start + (swapped ? 1 - half : half) * 16;
           exists[i] =
               (S::M % 16 == 0 || m[i] < S::M) && (S::N % S::BN == 0 || n[i] < S::N);
+          if (!exists[i]) m[i] = n[i] = 0;  // an element that can be read
 #pragma unroll
           for (int lane = 0; lane < S::LANES; lane++) {
             const int odd = (first + lane) % 2, at = i * 2 + (first + lane) / 2;

@@ -117,7 +117,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--random-models",
         type=int,
-        default=100,
+        default=70,
         help="how many are compared with Keras",
     )
     parser.addoption(

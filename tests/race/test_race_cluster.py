@@ -301,7 +301,7 @@ def busy(nodes, monkeypatch):
 def test_a_race_through_the_server_for_clients_that_is_busy_at_first(
     tmp_path, nodes, busy
 ):
-    busy[0] = connection.TRIES - 1
+    busy[0] = 1  # the others are real: a test machine may be busy, too
     address = nodes.client_address
     result = race(tmp_path, fake("ganglion", "good"), on=address, runs=1)
     assert busy[0] == 0

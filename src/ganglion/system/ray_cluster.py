@@ -14,7 +14,7 @@ from typing import Any
 PORT = 10001  # of Ray's server for clients
 PATIENCE = 5.0  # seconds for an address to answer
 _TRY = "3"  # seconds; Ray tries three times, a wrong port too
-TRIES = 3  # of a server that has half a minute to start
+TRIES = 4  # of a server that has half a minute to start
 
 
 def address_of(on: str, asked: str | None = None) -> str:

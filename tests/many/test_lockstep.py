@@ -3,11 +3,10 @@
 import cuda_host
 import numpy as np
 import pytest
-from cuda_checks import emulated
+from cuda_checks import play_gpu
 
 import ganglion as keras
-from ganglion import config, layers, many
-from ganglion.compiler.cuda import backend
+from ganglion import layers, many
 from ganglion.many import lockstep
 
 pytestmark = pytest.mark.skipif(
@@ -25,12 +24,7 @@ SETTINGS = [
 
 @pytest.fixture(autouse=True)
 def _played(tmp_path, monkeypatch):
-    monkeypatch.setenv("GANGLION_HOME", str(tmp_path))
-    monkeypatch.setattr(config, "_choices", dict(config._choices))
-    monkeypatch.setattr(backend, "unavailable_reason", lambda: None)
-    monkeypatch.setattr(backend, "memory", emulated)
-    config.set_backend("cuda")
-    config.set_precision("tf32")
+    play_gpu(monkeypatch, tmp_path, "tf32")
 
 
 def build(rate, units=5):

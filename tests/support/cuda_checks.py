@@ -74,3 +74,13 @@ def check(
             np.testing.assert_allclose(
                 ours[name], array, tolerance, tolerance, err_msg=name
             )
+
+
+def play_gpu(monkeypatch, folder, precise: str) -> None:
+    """Let this machine play a GPU for a test, with a cache of its own."""
+    monkeypatch.setenv("GANGLION_HOME", str(folder))
+    monkeypatch.setattr(config, "_choices", dict(config._choices))
+    monkeypatch.setattr(backend, "unavailable_reason", lambda: None)
+    monkeypatch.setattr(backend, "memory", emulated)
+    config.set_backend("cuda")
+    config.set_precision(precise)

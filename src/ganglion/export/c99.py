@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ganglion.compiler.cuda.text import affine
 from ganglion.compiler.plan.kernels import Buffer, Kernel
 from ganglion.compiler.plan.time_loop import TimeLoop
 from ganglion.export.c_kernels import emit_kernel
-from ganglion.export.c_text import CFunction, UnsupportedError, affine, c_type, number
+from ganglion.export.c_text import CFunction, UnsupportedError, c_type, number
 from ganglion.export.formats import Artifact
 from ganglion.export.inference import inference_of
 from ganglion.export.interface import Interface, identifier

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ganglion.compiler.cuda.text import affine
 from ganglion.compiler.plan.kernels import (
     Axis,
     Contract,
@@ -14,7 +15,7 @@ from ganglion.compiler.plan.kernels import (
     Scan,
     Scatter,
 )
-from ganglion.export.c_text import CFunction, UnsupportedError, affine, c_type
+from ganglion.export.c_text import CFunction, UnsupportedError, c_type
 
 ROWS, COLUMNS = 4, 16  # of a product, that are added up in registers
 LONG_SUM = 256  # elements from which on float32 is added up in double

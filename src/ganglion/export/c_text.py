@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from ganglion.compiler.cuda.text import C_OPS, affine
 from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import (
     Apply,
@@ -34,40 +35,14 @@ _C_TYPES = {
     "uint64": "uint64_t",
     "bool": "uint8_t",
 }
-_MATH = ("floor", "sqrt", "exp", "expm1", "log", "log1p", "sin", "cos", "erf", "erfc",
-         "cbrt", "tanh")  # fmt: skip
-# An op on its arguments; {f} stands behind the names of functions of float32.
-_OPS = {name: name + "{f}({0})" for name in _MATH} | {
-    "round": "rint{f}({0})",
-    "power": "pow{f}({0}, {1})",
-    "arcsin": "asin{f}({0})",
-    "arccos": "acos{f}({0})",
-    "arctan": "atan{f}({0})",
-    "arctan2": "atan2{f}({0}, {1})",
-    "nextafter": "nextafter{f}({0}, {1})",
-    "bitwise_and": "{0} & {1}",
-    "bitwise_or": "{0} | {1}",
-    "bitwise_xor": "{0} ^ {1}",
-    "left_shift": "{0} << {1}",
-    "right_shift": "{0} >> {1}",
-    "add": "{0} + {1}",
-    "subtract": "{0} - {1}",
-    "multiply": "{0} * {1}",
-    "divide": "{0} / {1}",
+_OPS = C_OPS | {
+    "tanh": "tanh{f}({0})",
     "negative": "-({0})",
-    "equal": "{0} == {1}",
-    "less": "{0} < {1}",
-    "less_equal": "{0} <= {1}",
-    "logical_and": "{0} && {1}",
-    "logical_or": "{0} || {1}",
-    "logical_not": "!{0}",
-    "where": "{0} ? {1} : {2}",
     # NaN if either is NaN.
     "maximum": "({0} > {1} || {0} != {0}) ? {0} : {1}",
     "minimum": "({0} < {1} || {0} != {0}) ? {0} : {1}",
     "sigmoid": "1 / (1 + exp{f}(-({0})))",
     "is_finite": "isfinite({0}) != 0",
-    "stop_gradient": "{0}",
 }
 _INTEGER_OPS = {
     "absolute": "{0} < 0 ? -({0}) : {0}",
@@ -128,22 +103,6 @@ def number(value: float, dtype: np.dtype) -> str:
     digits = digits.rstrip("0")
     mantissa = f"{head}{point}{digits}" if digits else head
     return f"{mantissa}p{exponent}" + "f" * (dtype.itemsize == 4)
-
-
-def affine(indices: Sequence[str], strides: Sequence[int], offset: int = 0) -> str:
-    """Return offset + sum(index * stride).
-
-    >>> affine(["i", "j"], (12, 1), 3)
-    'i * 12 + j + 3'
-    """
-    terms = [
-        index if stride == 1 else f"{index} * {stride}"
-        for index, stride in zip(indices, strides, strict=True)
-        if stride and index != "0"
-    ]
-    if offset or not terms:
-        terms.append(str(offset))
-    return " + ".join(terms).replace("+ -", "- ")
 
 
 class CFunction:

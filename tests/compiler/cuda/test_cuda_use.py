@@ -3,10 +3,9 @@
 import cuda_host
 import cuda_use
 import pytest
-from cuda_checks import emulated
+from cuda_checks import play_gpu
 from cuda_recorder import Recorder
 
-from ganglion import config
 from ganglion.compiler.cuda import backend
 from ganglion.compiler.cuda.memory import Memory
 
@@ -18,12 +17,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(autouse=True)
 def _played(tmp_path, monkeypatch):
-    monkeypatch.setenv("GANGLION_HOME", str(tmp_path))
-    monkeypatch.setattr(config, "_choices", dict(config._choices))
-    monkeypatch.setattr(backend, "unavailable_reason", lambda: None)
-    monkeypatch.setattr(backend, "memory", emulated)
-    config.set_backend("cuda")
-    config.set_precision("float32")
+    play_gpu(monkeypatch, tmp_path, "float32")
 
 
 @pytest.mark.parametrize("check", cuda_use.ANYWHERE, ids=lambda case: case.__name__)

@@ -16,6 +16,7 @@ import numpy as np
 from ganglion.compiler.cuda.fusion import BlockRows, FusedKernel, Stored, is_copy
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import (
+    C_OPS,
     THREADS,
     Body,
     Emitted,
@@ -45,34 +46,7 @@ from ganglion.compiler.plan.kernels import (
 
 I64 = np.dtype("int64")
 _OVERFLOWING = ("add", "subtract", "multiply", "negative", "left_shift")
-_MATH = ["floor", "sqrt", "exp", "expm1", "log", "log1p", "sin", "cos", "erf"]
-_MATH += ["erfc", "cbrt"]
-# An op on its arguments; {f} stands behind the names of functions of float32.
-_OPS = {name: name + "{f}({0})" for name in _MATH} | {
-    "round": "rint{f}({0})",
-    "power": "pow{f}({0}, {1})",
-    "arcsin": "asin{f}({0})",
-    "arccos": "acos{f}({0})",
-    "arctan": "atan{f}({0})",
-    "arctan2": "atan2{f}({0}, {1})",
-    "nextafter": "nextafter{f}({0}, {1})",
-    "bitwise_and": "{0} & {1}",
-    "bitwise_or": "{0} | {1}",
-    "bitwise_xor": "{0} ^ {1}",
-    "left_shift": "{0} << {1}",
-    "right_shift": "{0} >> {1}",
-    "add": "{0} + {1}",
-    "subtract": "{0} - {1}",
-    "multiply": "{0} * {1}",
-    "divide": "{0} / {1}",
-    "negative": "-{0}",
-    "equal": "{0} == {1}",
-    "less": "{0} < {1}",
-    "less_equal": "{0} <= {1}",
-    "logical_and": "{0} && {1}",
-    "logical_or": "{0} || {1}",
-    "logical_not": "!{0}",
-    "where": "{0} ? {1} : {2}",
+_OPS = C_OPS | {
     "maximum": "larger({0}, {1})",
     "minimum": "smaller({0}, {1})",
     "remainder": "remainder_of({0}, {1})",
@@ -81,7 +55,6 @@ _OPS = {name: name + "{f}({0})" for name in _MATH} | {
     "sigmoid": "sigmoid_of({0})",
     "tanh": "tanh_of({0})",
     "is_finite": "is_finite({0})",
-    "stop_gradient": "{0}",
 }
 # Without branches, so that a thread computes several at once.
 _APPROXIMATE = _OPS | {"divide": "quotient({0}, {1})", "sqrt": "near_root({0})"}

@@ -38,6 +38,36 @@ _C_TYPES = {
     "float16": "float16",
     "bfloat16": "bfloat16",
 }
+_MATH = ("floor", "sqrt", "exp", "expm1", "log", "log1p", "sin", "cos", "erf", "erfc",
+         "cbrt")  # fmt: skip
+# An op on its arguments, in plain C; {f} stands behind names of float32's functions.
+C_OPS = {name: name + "{f}({0})" for name in _MATH} | {
+    "round": "rint{f}({0})",
+    "power": "pow{f}({0}, {1})",
+    "arcsin": "asin{f}({0})",
+    "arccos": "acos{f}({0})",
+    "arctan": "atan{f}({0})",
+    "arctan2": "atan2{f}({0}, {1})",
+    "nextafter": "nextafter{f}({0}, {1})",
+    "bitwise_and": "{0} & {1}",
+    "bitwise_or": "{0} | {1}",
+    "bitwise_xor": "{0} ^ {1}",
+    "left_shift": "{0} << {1}",
+    "right_shift": "{0} >> {1}",
+    "add": "{0} + {1}",
+    "subtract": "{0} - {1}",
+    "multiply": "{0} * {1}",
+    "divide": "{0} / {1}",
+    "negative": "-{0}",
+    "equal": "{0} == {1}",
+    "less": "{0} < {1}",
+    "less_equal": "{0} <= {1}",
+    "logical_and": "{0} && {1}",
+    "logical_or": "{0} || {1}",
+    "logical_not": "!{0}",
+    "where": "{0} ? {1} : {2}",
+    "stop_gradient": "{0}",
+}
 # Temporary arrays in which products find rounded operands; a model's own bfloat16 is
 # another type. Loops load and store it as float32, and compute with that.
 BF16 = np.dtype("V2")

@@ -75,8 +75,8 @@ def bucket_by_sequence_length(
         )
     if pad_to_bucket_boundary:
         raise NotImplementedError(
-            "bucket_by_sequence_length(pad_to_bucket_boundary=True) is not supported; "
-            "rows are filled up to the longest of a batch."
+            "bucket_by_sequence_length(pad_to_bucket_boundary=True) is not supported: "
+            "leave it out, and rows are filled up to the longest of a batch."
         )
 
     def key(*parts: Any) -> int:

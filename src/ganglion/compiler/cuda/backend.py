@@ -251,6 +251,8 @@ class CompiledProgram:
             addresses |= {name: state.address(name) for name in self.plan.state}
             binding = self._binding(addresses, self._workspace.arena, state.stride)
             self._launch(binding, steps)
+            if copies:  # which are gone, with their memory, when this returns
+                self._driver.wait()
 
     def _mirrored(
         self, arrays: Mapping[str, np.ndarray], names: Iterable[str] | None = None

@@ -1,6 +1,6 @@
 // Products of a block that has all its arrays in shared memory: nothing is staged, and
-// a warp takes tiles of 16 x 16 or 16 x 32. Tensor cores add up in any order of the inner axis, so
-// that a thread takes neighbours: of a row, of a column, or of the sums.
+// a warp takes tiles of 16 x 16 or 16 x 32. Tensor cores add up in any order of the
+// inner axis, so that a thread takes neighbours: of a row, a column, or the sums.
 struct Fragment {
   int row, column, inner;  // of a thread, in a tile
   static METHOD Fragment mine() {

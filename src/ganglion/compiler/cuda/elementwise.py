@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ganglion.compiler.cuda.fusion import BlockRows, FusedKernel, Stored, is_copy
+from ganglion.compiler.cuda.fusion import BlockRows, FusedKernel, Stored
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import (
     C_OPS,
@@ -28,6 +28,7 @@ from ganglion.compiler.cuda.text import (
 )
 from ganglion.compiler.ir.graph import is_short
 from ganglion.compiler.ir.shaping import is_float
+from ganglion.compiler.plan.epilogues import is_copy
 from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import (
     Apply,

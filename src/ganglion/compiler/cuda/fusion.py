@@ -1,8 +1,7 @@
 """Which kernels are fused: a producer with its epilogues, and rows of several kernels.
 
-An epilogue is a loop over the elements that its producer stores, as they lie in memory;
-so it is computed where the producer has the value in a register, and may save the
-producer's store.
+Which loops may be epilogues at all says `plan.epilogues`; here is what suits a GPU. An
+epilogue is computed where its producer has the value in a register.
 """
 
 from __future__ import annotations
@@ -15,6 +14,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ganglion.compiler.cuda.target import TUNING
+from ganglion.compiler.plan import epilogues
+from ganglion.compiler.plan.epilogues import (
+    can_follow,
+    is_flat,
+    is_map,
+    reads_in_order,
+    tables_of,
+)
 from ganglion.compiler.plan.expressions import BufferKey, record
 from ganglion.compiler.plan.kernels import (
     Apply,
@@ -22,14 +29,11 @@ from ganglion.compiler.plan.kernels import (
     Buffer,
     Contract,
     Expr,
-    Indirect,
     Kernel,
     Load,
     Loop,
     PoolBack,
     Shape,
-    Shuffled,
-    Uniform,
     View,
     row_major,
     walk,
@@ -62,10 +66,17 @@ class FusedKernel:
     @property
     def kernels(self) -> list[Kernel]:
         """The producer, its epilogues and its column sums."""
-        with_sums = [
-            kernel for column_sum in self.column_sums for kernel in column_sum.kernels
-        ]
-        return [self.kernel, *self.epilogues, *with_sums]
+        return [*self.in_order, *self.beside]
+
+    @property
+    def in_order(self) -> list[Kernel]:
+        """Those that store element by element, in the order of memory."""
+        return [self.kernel, *self.epilogues]
+
+    @property
+    def beside(self) -> list[Kernel]:
+        """The column sums, and their epilogues."""
+        return [kernel for sums in self.column_sums for kernel in sums.kernels]
 
     def add_column_sum(self, kernel: Loop) -> None:
         """Let its blocks add up what they compute."""
@@ -87,51 +98,9 @@ class FusedKernel:
             yield from kernel.writes()
 
 
-def is_flat(view: View, shape: Shape) -> bool:
-    """Return whether a loop walks through all of a view in the order of memory.
-
-    >>> import numpy as np
-    >>> buffer = Buffer("b", (6, 4), np.dtype("float32"), "arena")
-    >>> is_flat(View(buffer, (8, 4, 1)), (3, 2, 4)), is_flat(View(buffer, (1,)), (6,))
-    (True, False)
-    """
-    if view.offset or math.prod(shape) != view.buffer.size:
-        return False
-    return all(
-        size == 1 or have == want
-        for size, have, want in zip(shape, view.strides, row_major(shape), strict=True)
-    )
-
-
-def is_map(kernel: Kernel) -> bool:
-    """Return whether a kernel stores something at every point of a loop."""
-    return isinstance(kernel, Loop) and not kernel.reduced and not kernel.adds
-
-
-def is_copy(kernel: Loop) -> bool:
-    """Return whether all that a loop does is to copy, in another order perhaps."""
-    return is_map(kernel) and len(kernel.outputs) == 1 and isinstance(kernel.expr, Load)
-
-
 def is_producer(kernel: Kernel) -> bool:
     """Return whether a kernel computes each element of a whole array once."""
-    if isinstance(kernel, Loop):
-        fills = all(is_flat(view, kernel.outer) for _, view in kernel.outputs)
-        return fills and not kernel.adds and math.prod(kernel.outer) > 0
-    if isinstance(kernel, SplitContract):
-        return False
-    return isinstance(kernel, Contract) and _fills_output(kernel)
-
-
-def _fills_output(kernel: Contract) -> bool:
-    axes = (*kernel.batch, *kernel.rows, *kernel.columns)
-    strides = sorted((axis.out, axis.size) for axis in axes if axis.size > 1)
-    expected = 1
-    for stride, size in strides:
-        if stride != expected:
-            return False
-        expected *= size
-    return expected == kernel.out.buffer.size and not kernel.out.offset
+    return not isinstance(kernel, SplitContract) and epilogues.is_producer(kernel)
 
 
 def can_fuse_epilogue(
@@ -146,7 +115,7 @@ def can_fuse_epilogue(
     stored = sum(len(k.outputs) if isinstance(k, Loop) else 1 for k in fused.kernels)
     if stored + len(epilogue.outputs) > (most or _most_stored(fused.kernel)):
         return False
-    return _reads_in_order(fused, epilogue) and _may_overwrite(fused, epilogue)
+    return can_follow(fused.in_order, epilogue, fused.beside)
 
 
 def can_fuse_column_sum(fused: FusedKernel, kernel: Kernel) -> bool:
@@ -194,7 +163,7 @@ def _adds_columns(fused: FusedKernel, kernel: Loop) -> bool:
         and not targets & (fused.reads() | fused.writes())
         and all(expr.dtype.kind == "f" for expr, _ in kernel.outputs)
         and all(is_flat(view, kernel.outer) for _, view in kernel.outputs)
-        and _reads_in_order(fused, kernel, len(kernel.outer) - 1)
+        and reads_in_order(kernel, fused.in_order, fused.beside, len(kernel.outer) - 1)
     )
 
 
@@ -211,32 +180,6 @@ def _columns(kernel: Kernel) -> int | None:
     return axes[0].size if len(axes) == 1 and axes[0].out == 1 else None
 
 
-def _reads_in_order(fused: FusedKernel, loop: Loop, last: int | None = None) -> bool:
-    """Return whether a loop reads a fused kernel's results only in memory order.
-
-    An axis of the loop may be the `last` one there, and not where it stands.
-    """
-
-    def moved(axes: Shape) -> Shape:
-        if last is None:
-            return axes
-        return (*axes[:last], *axes[last + 1 :], axes[last])
-
-    results = {b.key for kernel in fused.kernels for b in kernel.writes()}
-    in_order = {b.key for b in fused.kernel.writes()}
-    for each in fused.epilogues:
-        in_order |= {v.buffer.key for _, v in each.outputs if is_flat(v, each.shape)}
-    for expr in walk(*loop.exprs):
-        if isinstance(expr, Load) and expr.view.buffer.key in results:
-            view = replace(expr.view, strides=moved(expr.view.strides))
-            flat = is_flat(view, moved(loop.shape))
-            if not flat or view.buffer.key not in in_order:
-                return False
-        elif any(b.key in results for b in tables_of(expr)):
-            return False
-    return True
-
-
 def _most_stored(kernel: Kernel) -> int:
     """Return how many values a producer and its epilogues may have.
 
@@ -248,49 +191,6 @@ def _most_stored(kernel: Kernel) -> int:
         isinstance(kernel, Loop) and math.prod(kernel.shape) >= TUNING.long_reduction
     )
     return TUNING.most_stored_of_long if long and large else TUNING.most_stored
-
-
-def tables_of(expr: Expr) -> list[Buffer]:
-    """Return the buffers that an expression reads at computed indices."""
-    if isinstance(expr, Indirect):
-        return [expr.table]
-    if isinstance(expr, (Uniform, Shuffled)):
-        return [expr.state]
-    return []
-
-
-def _may_overwrite(fused: FusedKernel, epilogue: Loop) -> bool:
-    """Return whether what an epilogue overwrites is read before at its index only."""
-    results = {b.key for kernel in fused.kernels for b in kernel.writes()}
-    for _, view in epilogue.outputs:
-        target = view.buffer.key
-        if target in results:
-            return False
-        read = [
-            kernel
-            for kernel in fused.kernels
-            if target in (buffer.key for buffer in kernel.reads())
-        ]
-        if target in (buffer.key for buffer in epilogue.reads()):
-            read.append(epilogue)
-        if read and not is_flat(view, epilogue.shape):
-            return False
-        if not all(_reads_in_place(kernel, target) for kernel in read):
-            return False
-    return True
-
-
-def _reads_in_place(kernel: Kernel, target: BufferKey) -> bool:
-    if not is_map(kernel):
-        return False
-    assert isinstance(kernel, Loop)
-    for expr in walk(*kernel.exprs):
-        if isinstance(expr, Load) and expr.view.buffer.key == target:
-            if not is_flat(expr.view, kernel.shape):
-                return False
-        elif any(b.key == target for b in tables_of(expr)):
-            return False
-    return True
 
 
 def joined(axes: Iterable[Axis], *sides: str) -> list[Axis]:

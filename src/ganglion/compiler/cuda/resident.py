@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ganglion.compiler.cuda.fusion import FusedKernel, is_copy, loop_of
+from ganglion.compiler.cuda.fusion import FusedKernel, loop_of
 from ganglion.compiler.cuda.launches import (
     SHARED_ALIGNMENT,
     Schedule,
@@ -22,6 +22,7 @@ from ganglion.compiler.cuda.launches import (
 )
 from ganglion.compiler.cuda.target import TUNING
 from ganglion.compiler.cuda.text import THREADS, Emitted
+from ganglion.compiler.plan.epilogues import is_copy
 from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import (
     Apply,

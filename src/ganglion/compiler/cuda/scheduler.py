@@ -21,8 +21,6 @@ from ganglion.compiler.cuda.fusion import (
     can_fuse_partial_column_sum,
     can_fuse_rows,
     first_row_counts,
-    is_flat,
-    is_map,
     is_producer,
     row_counts,
     row_sizes,
@@ -44,6 +42,7 @@ from ganglion.compiler.cuda.launches import (
     written_before,
 )
 from ganglion.compiler.cuda.target import TUNING
+from ganglion.compiler.plan.epilogues import is_flat, is_map
 from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import Contract, Kernel, Load, Loop
 from ganglion.compiler.plan.plan import packed, read_by, rounded, written_by

@@ -18,14 +18,10 @@ import numpy as np
 from ganglion.compiler.cuda.conv_tiling import choose_wgrad_tiling, conv_wgrad_of
 from ganglion.compiler.cuda.fusion import (
     SplitContract,
-    is_copy,
-    is_flat,
-    is_map,
     is_producer,
     joined,
     loop_of,
     sizes,
-    tables_of,
 )
 from ganglion.compiler.cuda.launches import StepKernels
 from ganglion.compiler.cuda.scheduler import by_priority
@@ -37,6 +33,7 @@ from ganglion.compiler.cuda.tiling import (
     on_tensor_cores,
     plain_splits,
 )
+from ganglion.compiler.plan.epilogues import is_copy, is_flat, is_map, tables_of
 from ganglion.compiler.plan.expressions import BufferKey, record
 from ganglion.compiler.plan.kernels import (
     Apply,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ganglion.compiler.cuda.fusion import is_map
 from ganglion.compiler.cuda.launches import StepKernels
+from ganglion.compiler.plan.epilogues import is_map
 from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import (
     Buffer,

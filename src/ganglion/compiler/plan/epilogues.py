@@ -1,0 +1,166 @@
+"""Which loops may be epilogues: the rule that all targets share.
+
+An epilogue is a loop over the elements that its producer stores, as they lie in memory;
+so it is computed where the producer has the value at hand, and may save the producer's
+store. A target decides whether that pays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ganglion.compiler.plan.expressions import BufferKey
+from ganglion.compiler.plan.kernels import (
+    Buffer,
+    Contract,
+    Expr,
+    Indirect,
+    Kernel,
+    Load,
+    Loop,
+    Shape,
+    Shuffled,
+    Uniform,
+    View,
+    row_major,
+)
+
+
+def is_flat(view: View, shape: Shape) -> bool:
+    """Return whether a loop walks through all of a view in the order of memory.
+
+    >>> import numpy as np
+    >>> buffer = Buffer("b", (6, 4), np.dtype("float32"), "arena")
+    >>> is_flat(View(buffer, (8, 4, 1)), (3, 2, 4)), is_flat(View(buffer, (1,)), (6,))
+    (True, False)
+    """
+    if view.offset or math.prod(shape) != view.buffer.size:
+        return False
+    return all(
+        size == 1 or have == want
+        for size, have, want in zip(shape, view.strides, row_major(shape), strict=True)
+    )
+
+
+def is_map(kernel: Kernel) -> bool:
+    """Return whether a kernel stores something at every point of a loop."""
+    return isinstance(kernel, Loop) and not kernel.reduced and not kernel.adds
+
+
+def is_copy(kernel: Loop) -> bool:
+    """Return whether all that a loop does is to copy, in another order perhaps."""
+    return is_map(kernel) and len(kernel.outputs) == 1 and isinstance(kernel.expr, Load)
+
+
+def is_producer(kernel: Kernel) -> bool:
+    """Return whether a kernel computes each element of a whole array once."""
+    if isinstance(kernel, Loop):
+        fills = all(is_flat(view, kernel.outer) for _, view in kernel.outputs)
+        return fills and not kernel.adds and math.prod(kernel.outer) > 0
+    return isinstance(kernel, Contract) and _fills_output(kernel)
+
+
+def _fills_output(kernel: Contract) -> bool:
+    strides = sorted((axis.out, axis.size) for axis in kernel.kept if axis.size > 1)
+    expected = 1
+    for stride, size in strides:
+        if stride != expected:
+            return False
+        expected *= size
+    return expected == kernel.out.buffer.size and not kernel.out.offset
+
+
+def can_follow(
+    fused: Sequence[Kernel], epilogue: Loop, others: Sequence[Kernel] = ()
+) -> bool:
+    """Return whether a loop can be computed along with a producer that it reads from.
+
+    The producer comes first, then the epilogues that it has by now. The results of
+    `others`, which are computed with them, are not at hand element by element.
+    """
+    every = (*fused, *others)
+    return (
+        is_map(epilogue)
+        and reads_in_order(epilogue, fused, others)
+        and _may_overwrite(every, epilogue)
+    )
+
+
+def reads_in_order(
+    loop: Loop,
+    fused: Sequence[Kernel],
+    others: Sequence[Kernel] = (),
+    last: int | None = None,
+) -> bool:
+    """Return whether a loop reads what fused kernels store only in memory order.
+
+    An axis of the loop may be the `last` one there, and not where it stands.
+    """
+
+    def moved(axes: Shape) -> Shape:
+        if last is None:
+            return axes
+        return (*axes[:last], *axes[last + 1 :], axes[last])
+
+    results = {b.key for kernel in (*fused, *others) for b in kernel.writes()}
+    in_order = _written_in_order(*fused)
+    for expr in loop.leaves:
+        if isinstance(expr, Load) and expr.view.buffer.key in results:
+            view = replace(expr.view, strides=moved(expr.view.strides))
+            flat = is_flat(view, moved(loop.shape))
+            if not flat or view.buffer.key not in in_order:
+                return False
+        elif any(b.key in results for b in tables_of(expr)):
+            return False
+    return True
+
+
+def _written_in_order(producer: Kernel, *epilogues: Kernel) -> set[BufferKey]:
+    in_order = {buffer.key for buffer in producer.writes()}
+    for kernel in epilogues:
+        assert isinstance(kernel, Loop)
+        views = (view for _, view in kernel.outputs)
+        in_order |= {v.buffer.key for v in views if is_flat(v, kernel.shape)}
+    return in_order
+
+
+def tables_of(expr: Expr) -> list[Buffer]:
+    """Return the buffers that an expression reads at computed indices."""
+    if isinstance(expr, Indirect):
+        return [expr.table]
+    if isinstance(expr, (Uniform, Shuffled)):
+        return [expr.state]
+    return []
+
+
+def _may_overwrite(fused: Sequence[Kernel], epilogue: Loop) -> bool:
+    """Return whether what an epilogue overwrites is read before at its index only."""
+    results = {buffer.key for kernel in fused for buffer in kernel.writes()}
+    for _, view in epilogue.outputs:
+        target = view.buffer.key
+        if target in results:
+            return False
+        read = [
+            kernel
+            for kernel in (*fused, epilogue)
+            if target in (buffer.key for buffer in kernel.reads())
+        ]
+        if read and not is_flat(view, epilogue.shape):
+            return False
+        if not all(_reads_in_place(kernel, target) for kernel in read):
+            return False
+    return True
+
+
+def _reads_in_place(kernel: Kernel, target: BufferKey) -> bool:
+    if not isinstance(kernel, Loop) or not is_map(kernel):
+        return False
+    for expr in kernel.leaves:
+        if isinstance(expr, Load) and expr.view.buffer.key == target:
+            if not is_flat(expr.view, kernel.shape):
+                return False
+        elif any(b.key == target for b in tables_of(expr)):
+            return False
+    return True

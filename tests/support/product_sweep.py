@@ -1,32 +1,42 @@
 """Times matrix products beside NumPy's (OpenBLAS) and PyTorch's (oneDNN or MKL).
 
     python tests/support/product_sweep.py --threads 1
-    python tests/support/product_sweep.py --threads 2 --only 256x1024x4096
+    python tests/support/product_sweep.py --threads 16 --seconds 180
+    python tests/support/product_sweep.py --only 4096x4096 --tune inner_block=384
 
 Engines take turns; a row has the best GFLOP/s of each, and the ratio of Ganglion to the
 better of the others: the median over the rounds. Processor time is counted on one
 thread, so that other work on the machine does not show; several threads are timed by
-the clock.
+the clock, after a pause in which those of the engine before go to sleep.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-SQUARES = (64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 4096)
+SQUARES = (64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192)
+TRANSPOSED = (100, 256, 1000, 1024)  # squares that are multiplied transposed, too
 # Rows, inner, columns of layers: forward, gradient of the input, of the weights.
 LAYERS = (
-    (32, 20, 64), (32, 64, 64), (64, 128, 128), (128, 784, 512), (128, 512, 10),
-    (256, 1024, 4096), (256, 4096, 4096), (256, 4096, 1000),
-    (10000, 784, 128), (10000, 1024, 4096), (100, 100, 100), (1000, 1000, 1000),
-    (33, 4097, 300), (8, 1024, 1024), (4096, 64, 4096), (4096, 4096, 64),
+    (32, 20, 64), (32, 64, 64), (32, 64, 1), (64, 128, 128), (64, 128, 10),
+    (128, 784, 512), (128, 512, 512), (128, 512, 10), (128, 1280, 64),
+    (256, 1024, 4096), (256, 4096, 4096), (256, 4096, 1000), (100, 100, 100),
+    (1000, 1000, 1000), (33, 4097, 300), (8, 1024, 1024), (1, 1024, 1024),
 )  # fmt: skip
+# Forward only: predictions of many rows, and what is narrow, tall or flat.
+OTHERS = (
+    (10000, 784, 128), (10000, 64, 64), (10000, 1024, 4096), (4096, 64, 4096),
+    (4096, 4096, 64), (100000, 32, 16), (16, 100000, 32), (50, 50, 20000),
+)  # fmt: skip
+BATCHES = ((32, 64, 64, 64), (128, 50, 32, 50), (16, 256, 64, 256), (8, 512, 512, 512))
 MIN_SECONDS, MOST_SECONDS = 0.01, 2.0  # of a run, and of an engine in all
+PAUSE = 0.04  # seconds after which the threads of any engine sleep
 
 
 class Shape(NamedTuple):
@@ -35,29 +45,35 @@ class Shape(NamedTuple):
     rows: int
     inner: int
     columns: int
-    layout: str
+    layout: str = "nn"
+    batch: int = 1
 
     @property
     def name(self) -> str:
         """The sizes and the layout."""
-        return f"{self.rows}x{self.inner}x{self.columns} {self.layout}"
+        sizes = (*([self.batch] if self.batch > 1 else []), *self[:3])
+        return f"{'x'.join(map(str, sizes))} {self.layout}"
 
     @property
     def flops(self) -> int:
         """Multiplications and additions."""
-        return 2 * self.rows * self.inner * self.columns
+        return 2 * self.batch * self.rows * self.inner * self.columns
 
 
 def shapes() -> Iterator[Shape]:
     """Yield the products of the sweep."""
     for size in SQUARES:
-        for layout in ("nn", "nt", "tn") if size in (256, 1024) else ("nn",):
+        for layout in ("nn", "nt", "tn") if size in TRANSPOSED else ("nn",):
             yield Shape(size, size, size, layout)
     for rows, inner, columns in LAYERS:
-        yield Shape(rows, inner, columns, "nn")
-        if rows <= 1000:
-            yield Shape(rows, columns, inner, "nt")
-            yield Shape(inner, rows, columns, "tn")
+        yield Shape(rows, inner, columns)
+        yield Shape(rows, columns, inner, "nt")
+        yield Shape(inner, rows, columns, "tn")
+    for rows, inner, columns in OTHERS:
+        yield Shape(rows, inner, columns)
+    for batch, rows, inner, columns in BATCHES:
+        for layout in ("nn", "nt", "tn"):
+            yield Shape(rows, inner, columns, layout, batch)
 
 
 def operands(shape: Shape) -> tuple[Any, Any]:
@@ -68,13 +84,14 @@ def operands(shape: Shape) -> tuple[Any, Any]:
     left, right = (shape.rows, shape.inner), (shape.inner, shape.columns)
     left = left[::-1] if shape.layout[0] == "t" else left
     right = right[::-1] if shape.layout[1] == "t" else right
-    a, b = (draw.standard_normal(size, "f4") for size in (left, right))
+    outer = (shape.batch,) if shape.batch > 1 else ()
+    a, b = (draw.standard_normal((*outer, *size), "f4") for size in (left, right))
     return a, b
 
 
-def turned(a: Any, b: Any, layout: str) -> tuple[Any, Any]:
+def transposed(a: Any, b: Any, layout: str) -> tuple[Any, Any]:
     """Return both operands as they are multiplied."""
-    return (a.T if layout[0] == "t" else a), (b.T if layout[1] == "t" else b)
+    return (a.mT if layout[0] == "t" else a), (b.mT if layout[1] == "t" else b)
 
 
 Run = Callable[[int], None]  # multiplies so many times
@@ -92,9 +109,11 @@ def with_ganglion(a: Any, b: Any, shape: Shape, threads: int) -> Run:
     from ganglion.compiler.ir.shaping import transpose
 
     inputs = [Input("a", a.shape, a.dtype), Input("b", b.shape, b.dtype)]
+    outer = a.ndim - 2
+    axes = (*range(outer), outer + 1, outer)
     seen = [
-        transpose(value, axes=(1, 0)) if turn == "t" else value
-        for value, turn in zip(inputs, shape.layout, strict=True)
+        transpose(value, axes=axes) if letter == "t" else value
+        for value, letter in zip(inputs, shape.layout, strict=True)
     ]
     graph = Graph.of("product", inputs, {"y": matmul(*seen)})
     plan = pipeline.build(Program(graph, (), ("a", "b"), ("y",)), "column-sums")
@@ -113,8 +132,8 @@ def with_numpy(a: Any, b: Any, shape: Shape, threads: int) -> Run:
     """Return a run of NumPy's product."""
     import numpy as np
 
-    left, right = turned(a, b, shape.layout)
-    out = np.empty((shape.rows, shape.columns), a.dtype)
+    left, right = transposed(a, b, shape.layout)
+    out = np.empty((*a.shape[:-2], shape.rows, shape.columns), a.dtype)
 
     def run(times: int) -> None:
         for _ in range(times):
@@ -128,12 +147,13 @@ def with_torch(a: Any, b: Any, shape: Shape, threads: int) -> Run:
     import torch
 
     torch.set_num_threads(threads)
-    left, right = turned(torch.from_numpy(a), torch.from_numpy(b), shape.layout)
-    out = torch.empty(shape.rows, shape.columns)
+    left, right = map(torch.from_numpy, (a, b))
+    left, right = transposed(left, right, shape.layout)
+    out = torch.empty(*a.shape[:-2], shape.rows, shape.columns)
 
     def run(times: int) -> None:
         for _ in range(times):
-            torch.mm(left, right, out=out)
+            torch.matmul(left, right, out=out)
 
     return run
 
@@ -141,7 +161,9 @@ def with_torch(a: Any, b: Any, shape: Shape, threads: int) -> Run:
 ENGINES = {"ganglion": with_ganglion, "numpy": with_numpy, "torch": with_torch}
 
 
-def measured(shape: Shape, threads: int, rounds: int) -> dict[str, list[float]]:
+def measured(
+    shape: Shape, threads: int, rounds: int, most_seconds: float
+) -> dict[str, list[float]]:
     """Return the GFLOP/s of each engine, round by round."""
     clock = time.process_time if threads == 1 else time.perf_counter
     a, b = operands(shape)
@@ -155,36 +177,115 @@ def measured(shape: Shape, threads: int, rounds: int) -> dict[str, list[float]]:
     speeds: dict[str, list[float]] = {name: [] for name in runs}
     began = time.perf_counter()
     for number in range(rounds):
+        if number and time.perf_counter() - began > most_seconds * number / (
+            number + 1
+        ):
+            break  # another one would take too long
         for name, run in runs.items():
+            if threads > 1:
+                time.sleep(PAUSE)
+                run(1)
             before = clock()
             run(times[name])
             seconds = (clock() - before) / times[name]
             speeds[name].append(shape.flops / seconds / 1e9)
-        if number >= 2 and time.perf_counter() - began > MOST_SECONDS * len(runs):
-            break
     return speeds
+
+
+# ---- what one core can do at most ----------------------------------------------------
+
+SUMS, STEPS = 24, 1 << 16  # vectors that are added to, and how often
+VECTOR = "<16 x float>"
+
+
+def _text() -> str:
+    """Return a function that multiplies and adds in registers alone."""
+    fma, end = "@llvm.fma.v16f32", "ptr %p, align 4"
+    lines = [f"declare {VECTOR} {fma}({VECTOR}, {VECTOR}, {VECTOR})"]
+    lines += ["define void @peak(ptr %p) {"]
+    # All sums are loaded for themselves, or LLVM would see that they are equal.
+    names = range(SUMS)
+    lines += [f"  %first{n} = load volatile {VECTOR}, {end}" for n in names]
+    lines += [f"  %x = load volatile {VECTOR}, {end}", "  br label %loop", "loop:"]
+    lines += ["  %i = phi i64 [0, %0], [%next, %loop]"]
+    for n in names:
+        lines += [f"  %s{n} = phi {VECTOR} [%first{n}, %0], [%t{n}, %loop]"]
+    for n in names:
+        passed = f"{VECTOR} %x, {VECTOR} %x, {VECTOR} %s{n}"
+        lines += [f"  %t{n} = call {VECTOR} {fma}({passed})"]
+    lines += ["  %next = add i64 %i, 1", f"  %more = icmp slt i64 %next, {STEPS}"]
+    lines += ["  br i1 %more, label %loop, label %end", "end:"]
+    lines += [f"  store volatile {VECTOR} %t{n}, {end}" for n in names]
+    return "\n".join([*lines, "  ret void", "}"])
+
+
+def peak() -> float:
+    """Return the GFLOP/s of one core that neither loads nor stores."""
+    import numpy as np
+
+    from ganglion.compiler.cpu import jit
+
+    library = jit.Library(jit.object_code([_text()], jit.host()))
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(library.address("peak"))
+    numbers, best = np.zeros(16, np.float32), 0.0
+    for _ in range(20):
+        before = time.process_time()
+        run(numbers.ctypes.data)
+        seconds = time.process_time() - before
+        best = max(best, 2 * 16 * SUMS * STEPS / seconds / 1e9)
+    return best
+
+
+def tune(settings: list[str]) -> None:
+    """Replace tuning constants before anything reads them."""
+    from ganglion.compiler.cpu.tuning import CPU
+
+    for setting in settings:
+        name, value = setting.split("=")
+        if not hasattr(CPU, name):
+            raise SystemExit(f"--tune: CpuTuning has no {name}")
+        object.__setattr__(CPU, name, int(value))
 
 
 def main() -> None:
     """Print a table, a product a row."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--only", default="", help="names that contain this text")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, help="what all may take, about")
+    parser.add_argument("--only", default="", help="names with one of these, by commas")
+    parser.add_argument("--most", type=float, default=2e12, help="flops of a product")
+    parser.add_argument("--tune", nargs="*", default=[], help="constants: name=value")
     options = parser.parse_args()
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(options.threads)
-    print(f"| product | {' | '.join(ENGINES)} | ratio |", flush=True)
-    print("|---|" + "---:|" * (len(ENGINES) + 1))
-    for shape in shapes():
-        if options.only not in shape.name:
-            continue
-        speeds = measured(shape, options.threads, options.rounds)
+    began = time.perf_counter()
+    tune(options.tune)
+    wanted = options.only.split(",")
+    chosen = [s for s in shapes() if any(part in s.name for part in wanted)]
+    chosen = [shape for shape in chosen if shape.flops <= options.most]
+    limit = peak() * options.threads
+    print(f"{options.threads} threads; registers alone: {limit:.0f} GFLOP/s\n")
+    print(f"| product | {' | '.join(ENGINES)} | ratio | of peak |", flush=True)
+    print("|---|" + "---:|" * (len(ENGINES) + 2))
+    found = []
+    for number, shape in enumerate(chosen):
+        most = MOST_SECONDS * len(ENGINES)
+        if options.seconds:
+            left = options.seconds - (time.perf_counter() - began)
+            most = min(most, max(left, 0.0) / (len(chosen) - number))
+        speeds = measured(shape, options.threads, options.rounds, most)
         ours, *others = speeds.values()
         rivals = map(max, zip(*others, strict=True))
         ratios = [mine / best for mine, best in zip(ours, rivals, strict=True)]
+        found.append((statistics.median(ratios), shape.name))
         row = " | ".join(f"{max(each):.1f}" for each in speeds.values())
-        print(f"| {shape.name} | {row} | {statistics.median(ratios):.2f} |", flush=True)
+        share = f"{found[-1][0]:.2f} | {max(ours) / limit:.2f}"
+        print(f"| {shape.name} | {row} | {share} |", flush=True)
+    below = [f"{name} {ratio:.2f}" for ratio, name in sorted(found) if ratio < 0.9]
+    mean = statistics.geometric_mean(ratio for ratio, _ in found)
+    print(f"\nGeometric mean of the ratios: {mean:.2f}; below 0.9: ", end="")
+    print(", ".join(below) or "none", f"({time.perf_counter() - began:.0f} s)")
 
 
 if __name__ == "__main__":

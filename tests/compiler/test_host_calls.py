@@ -13,9 +13,8 @@ from ganglion.compiler.cuda import pipeline as cuda
 from ganglion.compiler.cuda.target import GpuSpec
 from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir.gradient import gradients
-from ganglion.compiler.ir.graph import Graph, Input
+from ganglion.compiler.ir.graph import Graph, Input, Program
 from ganglion.compiler.ir.host import host_op, host_record, items
-from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.scan import make_scan
 from ganglion.compiler.ir.shaping import sum_
 from ganglion.compiler.ir.simplify import simplify

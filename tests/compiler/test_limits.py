@@ -16,8 +16,7 @@ from ganglion.compiler.cuda import emit as cuda_emit
 from ganglion.compiler.cuda import pipeline as cuda_pipeline
 from ganglion.compiler.cuda.target import GpuSpec
 from ganglion.compiler.ir.gradient import gradients
-from ganglion.compiler.ir.graph import Graph, Input, toposort
-from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.graph import Graph, Input, Program, toposort
 from ganglion.compiler.ir.shaping import broadcast
 from ganglion.compiler.plan.plan import packed
 from ganglion.training.data_adapters import Table

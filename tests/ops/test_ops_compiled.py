@@ -12,8 +12,7 @@ from ganglion import ops, tree
 from ganglion.compiler.cpu import backend as cpu
 from ganglion.compiler.cuda import emit
 from ganglion.compiler.cuda.target import GpuSpec
-from ganglion.compiler.ir.graph import Graph, Input, Node, toposort
-from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.graph import Graph, Input, Node, Program, toposort
 from ganglion.compiler.ir.simplify import simplify
 from ganglion.variables import Scope
 

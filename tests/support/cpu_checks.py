@@ -13,8 +13,7 @@ from ganglion import layers, models
 from ganglion.compiler import reference
 from ganglion.compiler.cpu import backend, tuning
 from ganglion.compiler.cpu.pipeline import build
-from ganglion.compiler.ir.graph import Graph, Value
-from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.graph import Graph, Program, Value
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 from ganglion.training.data_adapters import Table
 

@@ -15,7 +15,7 @@ from ganglion import config
 from ganglion.compiler import reference
 from ganglion.compiler.cuda import backend
 from ganglion.compiler.cuda.memory import Memory
-from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.graph import Program
 
 # What products lose by rounding their operands, and sums by their order.
 LOSES = {"tf32": 2e-3, "bf16": 2e-2, "float32": 2e-5}

@@ -13,7 +13,7 @@ from mini_gpt import mini_gpt
 
 import ganglion
 from ganglion import layers, models, optimizers
-from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.graph import Program
 
 CLASSES, WORDS = 10, 2000
 Step = tuple[Program, dict[str, np.ndarray], dict[str, np.ndarray]]

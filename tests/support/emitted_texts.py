@@ -23,7 +23,7 @@ from ganglion.compiler.cpu import emit
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cuda import emit as cuda_emit
 from ganglion.compiler.cuda.target import GpuSpec
-from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.graph import Program
 
 
 def programs() -> Iterator[tuple[str, Program]]:

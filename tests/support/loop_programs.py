@@ -7,9 +7,8 @@ import numpy as np
 from ganglion.compiler.ir.arrays import reverse, slice_
 from ganglion.compiler.ir.contraction import matmul
 from ganglion.compiler.ir.gradient import gradients
-from ganglion.compiler.ir.graph import Graph, Input, Value
+from ganglion.compiler.ir.graph import Graph, Input, Program, Value
 from ganglion.compiler.ir.pointwise import add, multiply, sigmoid, tanh
-from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.scan import make_scan
 from ganglion.compiler.ir.shaping import broadcast, sum_
 from ganglion.compiler.ir.simplify import simplify

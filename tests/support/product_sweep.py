@@ -104,8 +104,7 @@ def with_ganglion(a: Any, b: Any, shape: Shape, threads: int) -> Run:
     from ganglion.compiler.cpu import backend, pipeline
     from ganglion.compiler.cpu.plan import block, place_barriers, place_in_arena
     from ganglion.compiler.ir.contraction import matmul
-    from ganglion.compiler.ir.graph import Graph, Input
-    from ganglion.compiler.ir.program import Program
+    from ganglion.compiler.ir.graph import Graph, Input, Program
     from ganglion.compiler.ir.shaping import transpose
 
     inputs = [Input("a", a.shape, a.dtype), Input("b", b.shape, b.dtype)]

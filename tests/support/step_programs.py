@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from ganglion.compiler.ir.graph import Graph, Input
-from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.graph import Graph, Input, Program
 
 
 def program_of(op, arrays, attrs):

@@ -13,8 +13,7 @@ import pytest
 import ganglion
 from ganglion import config, layers, ops
 from ganglion.compiler.ir.contraction import gather, scatter_add
-from ganglion.compiler.ir.graph import Graph, Input
-from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.graph import Graph, Input, Program
 from ganglion.variables import Scope
 
 ROWS, BAD_ROW = 40, 37

@@ -14,7 +14,7 @@ from ganglion.compiler.cuda import emit as cuda_emit
 from ganglion.compiler.cuda import pipeline as cuda_pipeline
 from ganglion.compiler.cuda.prelude import source
 from ganglion.compiler.cuda.target import GpuSpec
-from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.graph import Program
 from ganglion.compiler.plan.plan import Plan
 from ganglion.recipes import Recipe, noise
 from ganglion.recipes import build as build_model

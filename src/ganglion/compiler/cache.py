@@ -8,6 +8,7 @@ written to is never run.
 
 from __future__ import annotations
 
+import atexit
 import dataclasses
 import hashlib
 import itertools
@@ -29,7 +30,7 @@ LIMIT = 500_000_000  # bytes; beyond, what was not used for longest goes
 _DIGEST = 32
 _SUFFIX = ".program"
 _LOOK_EVERY = 50  # counting the files takes longer than writing one
-_kept = itertools.count()
+_kept = itertools.count(1)
 
 
 @dataclass(frozen=True)
@@ -91,9 +92,16 @@ def keep(path: Path, body: bytes) -> None:
         if _is_ours(path.parent):
             # A lost entry is made again: there is no need to wait for the disk.
             files.write_file(path, _digest(path, body) + body, durable=False)
-    if next(_kept) % _LOOK_EVERY == 0:
-        files.clear_leftovers(folder())
-        shrink(LIMIT)
+    if (kept := next(_kept)) == 1:
+        atexit.register(_tidy)  # few keep many: no step waits for it
+    if kept % _LOOK_EVERY == 0:
+        _tidy()
+
+
+def _tidy() -> None:
+    """Remove what killed processes left behind, and what is beyond the limit."""
+    files.clear_leftovers(folder())
+    shrink(LIMIT)
 
 
 def _digest(path: Path, body: bytes) -> bytes:
@@ -109,17 +117,20 @@ _told: set[Path] = set()
 def _is_ours(folder: Path) -> bool:
     """Return whether no other user can write to a folder; warn once if one can."""
     reason = files.not_private(folder)
-    if reason is None:
-        return True
+    if reason is not None:
+        _warn_once(folder, reason)
+    return reason is None
+
+
+def _warn_once(folder: Path, reason: str) -> None:
     if folder not in _told:
         _told.add(folder)
         warnings.warn(
             f"{folder} {reason}, who could put code there: compiled programs are "
             "neither read from it nor kept in it. Remove it, or choose a folder of "
             "your own with GANGLION_HOME.",
-            stacklevel=3,
+            stacklevel=4,
         )
-    return False
 
 
 def contents() -> Contents:

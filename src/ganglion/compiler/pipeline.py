@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 
 from ganglion import config
 from ganglion.compiler.ir import graph as ir
-from ganglion.compiler.ir.graph import Graph, Node
-from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.graph import Graph, Node, Program
 from ganglion.compiler.ir.scan import with_bodies
 from ganglion.compiler.plan import plan as plans
 from ganglion.compiler.plan.kernels import Kernel

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ganglion.compiler.ir.graph import Constant, Node, Value, computed, verify
-from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.graph import Constant, Node, Program, Value, computed, verify
 
 
 def unavailable_reason() -> str | None:

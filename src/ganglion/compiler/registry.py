@@ -19,8 +19,7 @@ import numpy as np
 
 from ganglion import config
 from ganglion.compiler.cuda import driver
-from ganglion.compiler.ir.graph import Graph, Node
-from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.graph import Graph, Node, Program
 from ganglion.system import uncompiled
 from ganglion.system.terminal import tell_once
 

@@ -23,13 +23,13 @@ from ganglion.compiler.ir.graph import (
     Graph,
     Input,
     Node,
+    Program,
     Value,
     evaluate,
     rebuild,
     rewritten,
 )
 from ganglion.compiler.ir.host import KIND as HOST
-from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.shaping import broadcast
 from ganglion.compiler.ir.simplify import simplify
 from ganglion.layers.preprocessing.host import HostOutputs

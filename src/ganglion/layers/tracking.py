@@ -242,13 +242,13 @@ class WeightHolder:
     @property
     def weights(self) -> list[Variable]:
         """All weights, of this layer and of those below."""
-        return _unique(layer._own_variables() for layer in self._flatten_layers())
+        return _unique(layer._tracker.variables for layer in self._flatten_layers())
 
     @property
     def variables(self) -> list[Variable]:
         """The weights and the states of random generators."""
         return _unique(
-            [*layer._own_variables(), *(seed.state for seed in layer._tracker.seeds)]
+            [*layer._tracker.variables, *(seed.state for seed in layer._tracker.seeds)]
             for layer in self._flatten_layers()
         )
 

@@ -23,8 +23,7 @@ import numpy as np
 
 from ganglion import config, random, tree
 from ganglion.compiler import registry
-from ganglion.compiler.ir.graph import Constant, Graph, Input, Value
-from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.graph import Constant, Graph, Input, Program, Value
 from ganglion.random import SeedGenerator
 from ganglion.symbolic import KerasTensor
 from ganglion.training.compile_utils import Outputs, is_structured

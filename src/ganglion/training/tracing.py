@@ -26,12 +26,12 @@ from ganglion.compiler.ir.graph import (
     Graph,
     Input,
     Node,
+    Program,
     Value,
     evaluate,
     toposort,
 )
 from ganglion.compiler.ir.pointwise import add
-from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.simplify import simplify
 from ganglion.hyperparameters import lifted
 from ganglion.ops.bounds import Limit

@@ -10,9 +10,8 @@ from ganglion.compiler.cpu import backend, tuning
 from ganglion.compiler.cpu import plan as cpu_plan
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.plan import Segment, arrange, conflict, tile_local
-from ganglion.compiler.ir.graph import Constant, Graph, Input
+from ganglion.compiler.ir.graph import Constant, Graph, Input, Program
 from ganglion.compiler.ir.pointwise import add, divide, multiply, subtract
-from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.shaping import broadcast, reshape, sum_
 from ganglion.compiler.ir.table import OPS
 from ganglion.compiler.plan.interpreter import PlanInterpreter

@@ -7,9 +7,8 @@ from test_cpu_inner_blocks import use_blocks
 
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.ir.contraction import flipped, matmul
-from ganglion.compiler.ir.graph import Graph, Input
+from ganglion.compiler.ir.graph import Graph, Input, Program
 from ganglion.compiler.ir.pointwise import exp
-from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.shaping import reshape, sum_
 from ganglion.compiler.plan.kernels import Contract
 

@@ -7,8 +7,7 @@ import pytest
 
 from ganglion.compiler.cpu import emit
 from ganglion.compiler.cpu.pipeline import build
-from ganglion.compiler.ir.graph import Graph, Input
-from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.graph import Graph, Input, Program
 from ganglion.compiler.ir.shaping import fill
 from ganglion.compiler.ir.table import OPS
 

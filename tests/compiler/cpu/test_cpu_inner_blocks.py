@@ -12,9 +12,8 @@ from ganglion.compiler.cpu.emit import emit_plan
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.contraction import matmul
-from ganglion.compiler.ir.graph import Graph, Input
+from ganglion.compiler.ir.graph import Graph, Input, Program
 from ganglion.compiler.ir.pointwise import exp
-from ganglion.compiler.ir.program import Program
 
 pytestmark = pytest.mark.usefixtures("listed_zeros", "own_tiles")
 

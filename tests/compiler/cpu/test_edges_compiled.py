@@ -14,8 +14,7 @@ from ops_cases_edges import EDGES, EMPTY, NO_ROWS
 
 import ganglion
 from ganglion import config, layers, ops, tree
-from ganglion.compiler.ir.graph import Graph, Input, Value
-from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.graph import Graph, Input, Program, Value
 from ganglion.compiler.ir.simplify import simplify
 from ganglion.variables import Scope
 

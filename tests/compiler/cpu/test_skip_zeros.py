@@ -15,9 +15,8 @@ from ganglion.compiler.cpu.jit import Target
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.skip_zeros import Nonzeros
 from ganglion.compiler.ir.contraction import matmul
-from ganglion.compiler.ir.graph import Graph, Input
+from ganglion.compiler.ir.graph import Graph, Input, Program
 from ganglion.compiler.ir.pointwise import add, cast, divide, fill, maximum, multiply
-from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.shaping import transpose
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 from ganglion.compiler.plan.kernels import Contract

@@ -14,9 +14,8 @@ from ganglion.compiler.cpu.jit import Target
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.skip_zeros import LOADED, NonzeroBits, Word
 from ganglion.compiler.ir.contraction import conv, conv_kernel
-from ganglion.compiler.ir.graph import Graph, Input
+from ganglion.compiler.ir.graph import Graph, Input, Program
 from ganglion.compiler.ir.pointwise import add, cast, fill, multiply
-from ganglion.compiler.ir.program import Program
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 from ganglion.compiler.plan.kernels import Axis, Buffer, Contract, View
 

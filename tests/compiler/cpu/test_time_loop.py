@@ -6,7 +6,7 @@ from loop_programs import biased_input, loop_program, lstm, mixing, nested_progr
 
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.time_loop import independent_groups
-from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.graph import Program
 from ganglion.compiler.plan.kernels import Contract
 from ganglion.compiler.plan.time_loop import TimeLoop
 

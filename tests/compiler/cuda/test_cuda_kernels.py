@@ -17,10 +17,9 @@ from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import THREADS
 from ganglion.compiler.ir import shaping
 from ganglion.compiler.ir.contraction import scatter_add
-from ganglion.compiler.ir.graph import Constant, Graph, Input
+from ganglion.compiler.ir.graph import Constant, Graph, Input, Program
 from ganglion.compiler.ir.pointwise import multiply, negative
 from ganglion.compiler.ir.pooling import max_pool, max_pool_back, sum_pool_back
-from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.table import OPS
 from ganglion.compiler.plan.kernels import Loop, PoolBack
 

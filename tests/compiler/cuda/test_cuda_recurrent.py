@@ -11,8 +11,7 @@ from cuda_host import reason
 
 from ganglion import layers, ops, tree
 from ganglion.compiler.ir.gradient import gradients
-from ganglion.compiler.ir.graph import Graph, Input
-from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.graph import Graph, Input, Program
 from ganglion.compiler.ir.simplify import simplify
 from ganglion.variables import Scope
 

@@ -11,9 +11,8 @@ import ganglion as keras
 from ganglion.compiler.cpu import backend
 from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir import shaping
-from ganglion.compiler.ir.graph import Constant, Graph, Input, Value
+from ganglion.compiler.ir.graph import Constant, Graph, Input, Program, Value
 from ganglion.compiler.ir.host import host_op
-from ganglion.compiler.ir.program import Program
 
 
 def structure(

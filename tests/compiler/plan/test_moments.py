@@ -6,9 +6,8 @@ from step_programs import step_of
 
 from ganglion.compiler.cpu import backend
 from ganglion.compiler.cpu.pipeline import build
-from ganglion.compiler.ir.graph import Constant, Graph, Input
+from ganglion.compiler.ir.graph import Constant, Graph, Input, Program
 from ganglion.compiler.ir.pointwise import add, divide, multiply, subtract
-from ganglion.compiler.ir.program import Program
 from ganglion.compiler.ir.shaping import broadcast, reshape, sum_
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")

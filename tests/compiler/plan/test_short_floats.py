@@ -13,8 +13,7 @@ from ganglion.compiler import reference
 from ganglion.compiler.cpu import backend, pipeline
 from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir.contraction import gather, matmul
-from ganglion.compiler.ir.graph import Graph, Input, is_short
-from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.graph import Graph, Input, Program, is_short
 from ganglion.compiler.ir.scan import make_scan
 from ganglion.compiler.ir.table import OPS
 from ganglion.compiler.plan.passes.short_floats import compute_in_float32

@@ -156,8 +156,7 @@ def test_any_number_of_threads(always, name, taps):
 
 def test_strided_views_need_no_copy(always):
     """Images that are a slice of larger ones are read where they are."""
-    from ganglion.compiler.ir.graph import Graph, Input
-    from ganglion.compiler.ir.program import Program
+    from ganglion.compiler.ir.graph import Graph, Input, Program
 
     arrays, attrs = pass_of("conv", 3, (3, 9, 10), (16, 16), ((1, 1), (0, 2)))
     large = np.full((4, 12, 11, 16), np.nan, "float32")

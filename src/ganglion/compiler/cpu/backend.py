@@ -21,7 +21,7 @@ from ganglion.compiler.cpu.emit import Record
 from ganglion.compiler.cpu.host_calls import Callback
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.plan import CpuPlan, aligned
-from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.graph import Program
 from ganglion.compiler.plan.kernels import Buffer
 from ganglion.system import forks
 

@@ -278,11 +278,20 @@ class Emitter:
         if isinstance(expr, Indirect):
             return self._indirect(expr, at, vector, width, known[id(expr.row)])
         if isinstance(expr, Uniform):
-            state, element = self.base(expr.state), known[id(expr.element)]
+            state, element = self._random_state(expr.state), known[id(expr.element)]
             return functions.uniform(self.maths, state, element, expr.dtype)
         assert isinstance(expr, Shuffled)
-        state, position = self.base(expr.state), known[id(expr.position)]
+        state, position = self._random_state(expr.state), known[id(expr.position)]
         return functions.shuffled(self.maths, state, position, expr.rows)
+
+    def _random_state(self, state: Buffer) -> list[Val]:
+        """Load the seed and the counter of a random state, each into 64 bits."""
+        words = []
+        for index in ("0", "1"):
+            at = self.text.address(self.base(state), "i32", index)
+            word = Val(self.text.let(f"load i32, ptr {at}, align 4"), functions.U32, 1)
+            words.append(self.maths.cast(word, functions.U64))
+        return words
 
     def _told(self, parameter: Parameter, dtype: np.dtype, width: int) -> Val:
         """Return a number that is a parameter: the first bytes of its word."""

@@ -616,20 +616,13 @@ def _philox(counter: list[Term], key: Term, stream: int) -> list[Term]:
     return [c0, c1, c2, c3]
 
 
-def _state(m: Maths, address: str) -> tuple[Term, Term]:
-    """Load the seed and the counter of a random state."""
-    words = []
-    for index in ("0", "1"):
-        at = m.text.address(address, "i32", index)
-        word = Val(m.text.let(f"load i32, ptr {at}, align 4"), U32, 1)
-        words.append(Term(m, m.cast(word, U64)))
-    return words[0], words[1]
+def uniform(m: Maths, state: Sequence[Val], element: Val, dtype: np.dtype) -> Val:
+    """Return the uniform number of an element: word e % 4 of block e / 4.
 
-
-def uniform(m: Maths, address: str, element: Val, dtype: np.dtype) -> Val:
-    """Return the uniform number of an element: word e % 4 of block e / 4."""
+    A state is a seed and a counter.
+    """
     width = element.width
-    seed, count = _state(m, address)
+    seed, count = (Term(m, word) for word in state)
     number = Term(m, Val(element.name, U64, width))
     zero = number.number(0)
     words = _philox([number >> 2, zero, count.splat(width), zero], seed, 0)
@@ -639,10 +632,10 @@ def uniform(m: Maths, address: str, element: Val, dtype: np.dtype) -> Val:
     return ((bits >> 8).cast(U32).cast(dtype) * 2.0**-24).val
 
 
-def shuffled(m: Maths, address: str, position: Val, rows: int) -> Val:
+def shuffled(m: Maths, state: Sequence[Val], position: Val, rows: int) -> Val:
     """Return the index at a position in the shuffled order of the rows."""
     width = position.width
-    seed, epoch = _state(m, address)
+    seed, epoch = (Term(m, word) for word in state)
 
     def swap(index: str, carried: list[Val]) -> list[Val]:
         x, number = Term(m, carried[0]), Term(m, Val(index, U64, 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from functools import partial
 from typing import Any
 
@@ -15,18 +16,17 @@ from ganglion.compiler.cpu.plan import (
     CpuPlan,
     block,
     conflict,
+    lifetimes,
     place_barriers,
     place_in_arena,
     unguarded,
-    verify_memory,
 )
 from ganglion.compiler.cpu.pools import into_readers, mask_pooled
 from ganglion.compiler.cpu.skip_zeros import skip_zeros
 from ganglion.compiler.cpu.small_gemm import goes_by_panels
 from ganglion.compiler.cpu.time_loop import split_time_loops
 from ganglion.compiler.cpu.tuning import CPU
-from ganglion.compiler.ir.graph import has_short_floats
-from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.graph import Program, has_short_floats
 from ganglion.compiler.pipeline import (
     VERIFIERS,
     Pass,
@@ -36,6 +36,7 @@ from ganglion.compiler.pipeline import (
 )
 from ganglion.compiler.plan import plan as plans
 from ganglion.compiler.plan.kernels import (
+    Buffer,
     Contract,
     PoolBack,
 )
@@ -84,14 +85,43 @@ def _may_add_columns(product: Contract) -> bool:
 def verify(plan: CpuPlan) -> None:
     """Raise `PlanError` if anything that a plan has by now is wrong."""
     plans.verify(plan)
-    if pair := conflict(plan.kernels, plan.segments):
+    if plan.segments and (pair := conflict(plan.kernels, plan.segments)):
         text = f"kernels {pair[0]} and {pair[1]} cannot share a segment"
         raise PlanError(f"{plan.name}: {text}")
     if plan.offsets:
-        verify_memory(plan)
-    if plan.execution and (pair := unguarded(plan)):
+        _verify_memory(plan)
+    is_shared = any(not how.one_thread for how in plan.execution)
+    if is_shared and (pair := unguarded(plan)):
         text = f"no barrier between kernels {pair[0]} and {pair[1]}"
         raise PlanError(f"{plan.name}: {text}")
+
+
+def _verify_memory(plan: CpuPlan) -> None:
+    """Walk through the runs: what lives in one stands apart from its neighbours."""
+    begins: dict[int, list[Buffer]] = {}
+    ends: dict[int, list[Buffer]] = {}
+    for buffer, (first, last) in lifetimes(plan).items():
+        begins.setdefault(first, []).append(buffer)
+        ends.setdefault(last, []).append(buffer)
+    alive: dict[int, Buffer] = {}
+    starts: list[int] = []  # of those alive, in order
+    for run in sorted({*begins, *ends}):
+        for buffer in begins.get(run, []):
+            at = bisect_left(starts, plan.offsets[buffer])
+            for start in starts[max(at - 1, 0) : at + 1]:
+                if not _apart(plan, buffer, alive[start]):
+                    pair = f"{buffer!r} and {alive[start]!r}"
+                    raise PlanError(f"{plan.name}: {pair} share memory")
+            starts.insert(at, plan.offsets[buffer])
+            alive[plan.offsets[buffer]] = buffer
+        for buffer in ends.get(run, []):
+            del starts[bisect_left(starts, plan.offsets[buffer])]
+
+
+def _apart(plan: CpuPlan, a: Buffer, b: Buffer) -> bool:
+    low, high = sorted((a, b), key=lambda buffer: plan.offsets[buffer])
+    # Empty ones have an offset as well: no two have the same.
+    return plan.offsets[low] + max(low.nbytes, 1) <= plan.offsets[high]
 
 
 PIPELINE = Pipeline(
@@ -190,7 +220,12 @@ PIPELINE = Pipeline(
         ),
         Pass("cache-blocking", "what kernels hand on stays in a thread's cache", block),
         Pass("arena", "buffers that do not live together share memory", place_in_arena),
-        Pass("barriers", "threads wait only where they must", place_barriers),
+        Pass(
+            "barriers",
+            "threads wait only where they must",
+            place_barriers,
+            applies=lambda plan: not plan.execution,
+        ),
     ),
     {**VERIFIERS, CpuPlan: verify},
 )

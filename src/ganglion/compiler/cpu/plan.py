@@ -15,7 +15,7 @@ from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.plan.expressions import record
 from ganglion.compiler.plan.kernels import Buffer, Footprint, Kernel
 from ganglion.compiler.plan.lowering import thread_split
-from ganglion.compiler.plan.plan import Plan, PlanError, packed, rounded
+from ganglion.compiler.plan.plan import Plan, packed, rounded
 from ganglion.compiler.plan.printer import show
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
@@ -202,7 +202,10 @@ def arrange(kernels: Sequence[Kernel]) -> tuple[list[Kernel], tuple[Segment, ...
 def block(plan: Plan) -> CpuPlan:
     """Return the plan in an order that has long segments, with those."""
     if all(kernel.cost < CPU.worth_sharing for kernel in plan.kernels):
-        return CpuPlan(**vars(plan))  # one thread runs them all
+        # One thread runs them all: it waits for nobody.
+        last = len(plan.kernels) - 1
+        execution = (Execution(True, number == last) for number in range(last + 1))
+        return CpuPlan(**vars(plan), execution=tuple(execution))
     kernels, segments = arrange(plan.kernels)
     between = tile_local(kernels, segments)
     fields = vars(plan) | {"kernels": tuple(kernels)}
@@ -394,34 +397,6 @@ def place_in_arena(plan: CpuPlan) -> CpuPlan:
     sizes = {buffer: rounded(buffer.nbytes, ALIGNMENT) for buffer in lives}
     offsets, end = packed(lives, sizes)
     return replace(plan, offsets=offsets, arena=end)
-
-
-def verify_memory(plan: CpuPlan) -> None:
-    """Walk through the runs: what lives in one stands apart from its neighbours."""
-    begins: dict[int, list[Buffer]] = {}
-    ends: dict[int, list[Buffer]] = {}
-    for buffer, (first, last) in lifetimes(plan).items():
-        begins.setdefault(first, []).append(buffer)
-        ends.setdefault(last, []).append(buffer)
-    alive: dict[int, Buffer] = {}
-    starts: list[int] = []  # of those alive, in order
-    for run in sorted({*begins, *ends}):
-        for buffer in begins.get(run, []):
-            at = bisect_left(starts, plan.offsets[buffer])
-            for start in starts[max(at - 1, 0) : at + 1]:
-                if not _apart(plan, buffer, alive[start]):
-                    pair = f"{buffer!r} and {alive[start]!r}"
-                    raise PlanError(f"{plan.name}: {pair} share memory")
-            starts.insert(at, plan.offsets[buffer])
-            alive[plan.offsets[buffer]] = buffer
-        for buffer in ends.get(run, []):
-            del starts[bisect_left(starts, plan.offsets[buffer])]
-
-
-def _apart(plan: CpuPlan, a: Buffer, b: Buffer) -> bool:
-    low, high = sorted((a, b), key=lambda buffer: plan.offsets[buffer])
-    # Empty ones have an offset as well: no two have the same.
-    return plan.offsets[low] + max(low.nbytes, 1) <= plan.offsets[high]
 
 
 # ---- who runs which kernel, and where threads wait for each other --------------------

@@ -32,7 +32,7 @@ from ganglion.compiler.cuda.memory import (
 from ganglion.compiler.cuda.model_states import ModelRows, ModelStates
 from ganglion.compiler.cuda.prelude import source
 from ganglion.compiler.cuda.text import THREADS
-from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.graph import Program
 from ganglion.compiler.plan.kernels import Buffer
 from ganglion.system import terminal
 

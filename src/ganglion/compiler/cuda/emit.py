@@ -44,7 +44,7 @@ from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import STEP, THREADS, Emitted, c_type, fill
 from ganglion.compiler.cuda.tiling import LaunchContext, Product
 from ganglion.compiler.cuda.time_loop import emit_time_loop
-from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.graph import Program
 from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import (
     Buffer,

@@ -39,8 +39,7 @@ from ganglion.compiler.cuda.scheduler import (
     stage_rows,
 )
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
-from ganglion.compiler.ir.graph import has_short_floats
-from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.graph import Program, has_short_floats
 from ganglion.compiler.pipeline import (
     VERIFIERS,
     Pass,

@@ -151,6 +151,10 @@ class Kernel:
         """Return the buffers of which a thread uses the part of its first piece."""
         return []
 
+    def fault(self) -> str | None:
+        """Return what is wrong with the kernel itself, None if nothing is."""
+        return None
+
     def footprint(self) -> Footprint | None:
         """Return how it can be split along its first axis, None if it cannot."""
         return None
@@ -300,6 +304,11 @@ class Loop(Kernel):
     def writes(self) -> list[Buffer]:
         return [view.buffer for _, view in self.outputs]
 
+    def fault(self) -> str | None:
+        loaded = [x.view for x in self.leaves if isinstance(x, Load)]
+        stored = [view for _, view in self.outputs]
+        return _leaves_memory(loaded, self.shape) or _leaves_memory(stored, self.outer)
+
     def footprint(self) -> Footprint | None:
         if not self.outer or (self.adds and len(self.shape) == 1):
             return None
@@ -340,6 +349,17 @@ class Loop(Kernel):
             wide = np.float64 if value.dtype.kind == "f" else value.dtype
             return np.asarray(np.sum(value, axis=axes, dtype=wide))
         return value
+
+
+def _leaves_memory(views: Iterable[View], shape: Shape) -> str | None:
+    """Return how a view in a loop leaves its buffer, None if none does."""
+    for view in views:
+        if len(view.strides) != len(shape):
+            return f"has other axes than {view}"
+        low, high = extent(view.strides, view.offset, shape)
+        if 0 not in shape and (low < 0 or high >= max(view.buffer.size, 1)):
+            return f"leaves {view.buffer!r}: [{low}, {high}]"
+    return None
 
 
 @record

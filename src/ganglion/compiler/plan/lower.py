@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from ganglion.compiler.ir import host
-from ganglion.compiler.ir.graph import Node, ShapeError, Value
-from ganglion.compiler.ir.program import Program
+from ganglion.compiler.ir.graph import Node, Program, ShapeError, Value
 from ganglion.compiler.plan.host_call import lower_host_call
 from ganglion.compiler.plan.kernels import (
     Axis,

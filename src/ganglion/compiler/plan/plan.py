@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ganglion.compiler.plan.expressions import BufferKey, extent
-from ganglion.compiler.plan.kernels import Buffer, Expr, Kernel, Load, Loop, View, walk
+from ganglion.compiler.plan.expressions import BufferKey
+from ganglion.compiler.plan.kernels import Buffer, Expr, Kernel, walk
 
 
 @dataclass(frozen=True)
@@ -54,29 +54,9 @@ def verify(plan: Plan) -> Plan:
             if root.kind in ("data", "constant"):
                 raise PlanError(f"{plan.name}: kernel {number} writes {root!r}")
         written |= kernel.memory_written
-        if isinstance(kernel, Loop):
-            _verify_loop(plan, number, kernel)
+        if fault := kernel.fault():
+            raise PlanError(f"{plan.name}: kernel {number} {fault}")
     return plan
-
-
-def _verify_loop(plan: Plan, number: int, kernel: Loop) -> None:
-    for expr in kernel.leaves:
-        if isinstance(expr, Load):
-            _inside(plan, number, expr.view, kernel.shape)
-    for _, view in kernel.outputs:
-        _inside(plan, number, view, kernel.outer)
-
-
-def _inside(plan: Plan, number: int, view: View, shape: tuple[int, ...]) -> None:
-    if len(view.strides) != len(shape):
-        raise PlanError(f"{plan.name}: kernel {number} has other axes than {view}")
-    if 0 in shape:
-        return
-    low, high = extent(view.strides, view.offset, shape)
-    if low < 0 or high >= max(view.buffer.size, 1):
-        raise PlanError(
-            f"{plan.name}: kernel {number} leaves {view.buffer!r}: [{low}, {high}]"
-        )
 
 
 # ---- who reads and writes what; kernels with other buffers ---------------------------

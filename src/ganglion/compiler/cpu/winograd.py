@@ -40,17 +40,19 @@ class Window:
     first: str = "0"  # channel
 
 
-def _row_groups(matrix: np.ndarray) -> list[Sequence[int]]:
+def _row_groups(matrix: np.ndarray, every: Sequence[int]) -> list[Sequence[int]]:
     """Return rows to compute together: pairs are not parted, and registers suffice.
 
-    >>> [list(rows) for rows in _row_groups(matrices(3, 6).inputs)]
+    >>> [list(rows) for rows in _row_groups(matrices(3, 6).inputs, range(6))]
     [[0, 5], [1, 2, 3, 4]]
     """
     rows, columns = matrix.shape
     most = max(1, CPU.halfway_vectors // columns // 2) * 2
-    alone = [[0, rows - 1]] if _in_pairs(matrix) else []
-    rest = range(1, rows - 1) if alone else range(rows)
-    return [*alone, *(rest[i : i + most] for i in range(0, len(rest), most))]
+    outer = {0, rows - 1} if _in_pairs(matrix) else set()
+    alone = [row for row in every if row in outer]
+    rest = [row for row in every if row not in outer]
+    runs: list[Sequence[int]] = [rest[i : i + most] for i in range(0, len(rest), most)]
+    return [alone, *runs] if alone else runs
 
 
 def _in_pairs(matrix: np.ndarray) -> bool:
@@ -93,7 +95,7 @@ class Transforms:
         """
         size = range(matrix.shape[1])
         every = only or range(len(matrix))
-        for rows in [only] if only else _row_groups(matrix):
+        for rows in _row_groups(matrix, every):
             columns = [
                 self.along(matrix, [load(i, j) for i in size], rows) for j in size
             ]

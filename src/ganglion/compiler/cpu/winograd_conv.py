@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain
 
 from ganglion.compiler.cpu.emitter import Emitted
 from ganglion.compiler.cpu.text import BOOL, Val
@@ -185,7 +185,7 @@ class Grads(Blocks):
         self.channels = kernel.tiling.channels // kernel.plane_groups
         self.wide, self.live = padded(out), out // kernel.groups
         self.group = padded(self.live)
-        self.pair = "0"  # of rows of points that a piece has
+        self.row_group = "0"  # which of the groups of rows of points a piece has
         self.planes = "0"  # which of the groups of planes a piece has
 
     def emit(self) -> Emitted:
@@ -193,18 +193,18 @@ class Grads(Blocks):
         kernel, text, tiling = self.kernel, self.text, self.tiling
         stride, group_stride = tiling.stride(self.channels), tiling.stride(self.group)
         v = self.emitter.base(kernel.scratch)
-        z = self.at(v, tiling.points // kernel.pairs * stride)
+        z = self.at(v, tiling.points // kernel.row_groups * stride)
         regions = (v, stride), (z, group_stride)
         each = tiling.points * tiling.channels * self.wide
 
         def piece(part: str) -> None:
-            group, self.pair, self.planes = "0", "0", "0"
+            group, self.row_group, self.planes = "0", "0", "0"
             if kernel.plane_groups > 1:
                 part, self.planes = text.divided(part, kernel.plane_groups)
             if kernel.groups > 1:
                 part, group = text.divided(part, kernel.groups)
-            if kernel.pairs > 1:
-                part, self.pair = text.divided(part, kernel.pairs)
+            if kernel.row_groups > 1:
+                part, self.row_group = text.divided(part, kernel.row_groups)
             channel = text.times(group, self.group)
             sums = self.at(self.emitter.base(kernel.sums), text.times(part, each))
             sums = self.at(sums, channel)
@@ -236,24 +236,30 @@ class Grads(Blocks):
 
     def _for_rows(self, body: Callable[[Sequence[int] | None], None]) -> None:
         """Run a body for the rows of points that a piece has."""
-        if not self.kernel.by_rows:
+        groups, last = self.kernel.row_groups, self.tiling.span - 1
+        if groups == 1:
             body(None)
             return
-        for pair in range(self.kernel.pairs):
-            rows = (2 * pair - 1, 2 * pair) if pair else (0, self.tiling.span - 1)
-            matches = self.text.let(f"icmp eq i64 {self.pair}, {pair}")
+        pairs = [(0, last), *((row, row + 1) for row in range(1, last, 2))]
+        each = len(pairs) // groups
+        for group in range(groups):
+            rows = [*chain(*pairs[group * each : (group + 1) * each])]
+            matches = self.text.let(f"icmp eq i64 {self.row_group}, {group}")
             self.text.when(matches, partial(body, rows))
 
     def _row(self, number: str) -> str:
         """Return the row of points that is a piece's row of this number."""
-        if not self.kernel.by_rows:
+        text, groups, span = self.text, self.kernel.row_groups, self.tiling.span
+        if groups == 1:
             return number
-        text = self.text
-        twice = text.add(text.times(self.pair, 2), "-1")
-        outer = text.times(number, self.tiling.span - 1)
-        first = text.let(f"icmp eq i64 {self.pair}, 0")
-        inner = text.add(twice, number)
-        return text.let(f"select i1 {first}, i64 {outer}, i64 {inner}")
+        # Of all rows in pairs; the second of the first pair is the last row.
+        number = text.add(text.times(self.row_group, span // groups), number)
+        row = text.add(number, "-1")
+        row = text.let(
+            f"select i1 {text.let(f'icmp eq i64 {number}, 0')}, i64 0, i64 {row}"
+        )
+        is_last = text.let(f"icmp eq i64 {number}, 1")
+        return text.let(f"select i1 {is_last}, i64 {span - 1}, i64 {row}")
 
     def _transforms(
         self,
@@ -319,7 +325,7 @@ class Grads(Blocks):
 
             self._cells(channels, tile)
 
-        rows = str(tiling.span // self.kernel.pairs)
+        rows = str(tiling.span // self.kernel.row_groups)
         self.emitter.nest([("0", rows), (0, tiling.span)], point)
 
     def _cells(

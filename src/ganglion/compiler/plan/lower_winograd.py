@@ -35,10 +35,12 @@ FEWEST_TILES = 14  # of a block: as many as a tile of registers has rows
 SUMS = 1_500_000  # elements that all slices of a weight gradient may have
 FEW_SUMS = 600_000  # elements of so many slices that threads share them evenly
 MOST_SUMS = 16  # slices of a weight gradient: each has sums of its own to add up
+LARGE_SUMS = 8  # slices, where those sums are large
 TRANSFORMS = 1.6  # what a tile costs, in products of its points
 FEWEST_OF_ALL = 48  # tiles: fewer keep few threads busy
 TAPS = ((2, 2), (3, 3), (4, 4), (5, 5))  # of a phase
 FEWEST = 8  # pieces that a kernel should have, for threads to share
+ENOUGH = 16  # where more of them cost little
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -315,14 +317,13 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     uncut = _best(channels, dy.shape, taps)
     points = uncut.points
     each = points * channels * wide
-    most = MOST_SUMS if MOST_SUMS * each <= FEW_SUMS else FEWEST
+    most = MOST_SUMS if MOST_SUMS * each <= FEW_SUMS else LARGE_SUMS
     fit = max(1, min(most, SUMS // each))
     slices = 1 << (fit.bit_length() - 1)
-    # Few slices are cut by their points, which costs nothing, then by planes, which
+    # Few slices are cut by their points, which costs little, then by planes, which
     # transforms all gradients again, or by output channels, which does so with images.
-    by_rows, plane_groups, groups = slices < FEWEST, 1, 1
-    pairs = uncut.span // 2 if by_rows else 1
-    while pairs * plane_groups * groups * slices < FEWEST:
+    row_groups, plane_groups, groups = _row_groups(uncut.span, slices), 1, 1
+    while row_groups * plane_groups * groups * slices < FEWEST:
         if len(planes) % (2 * plane_groups) == 0:
             plane_groups *= 2
         elif dy.shape[3] % (4 * LANES * groups) == 0:
@@ -330,7 +331,7 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
         else:
             break
     own = channels // plane_groups, padded(dy.shape[3] // groups)
-    each = points // pairs
+    each = points // row_groups
     # Each block loads and stores all sums: with so many tiles, it moves as much again.
     even = math.prod(own) // sum(own)
     most = max(CACHE // (each * sum(own)), 2 * LANES, even)
@@ -338,10 +339,21 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     pieces = tiling.pieces
     sums = low.new((pieces, points, channels, wide), FLOAT, "sums")
     region = each * sum(map(tiling.stride, own))
-    parallel = pieces * plane_groups * groups * pairs
+    parallel = pieces * plane_groups * groups * row_groups
     scratch = low.new((parallel, region), FLOAT, "scratch")
     zeros, name = _zeros(max(x.shape[3], dy.shape[3])), "winograd_grads"
     views = (planes, scratch, grads, zeros, sums)
-    low.emit(WinogradGrads(name, tiling, *views, plane_groups, groups, by_rows))
+    low.emit(WinogradGrads(name, tiling, *views, plane_groups, groups, row_groups))
     for part in parts:
         low.emit(WinogradKernel("winograd_kernel", taps, tiling.span, sums, part))
+
+
+def _row_groups(span: int, slices: int) -> int:
+    """Return into how many groups rows of points are cut, for threads to share.
+
+    >>> _row_groups(8, 16), _row_groups(8, 8), _row_groups(6, 8), _row_groups(8, 1)
+    (1, 2, 3, 4)
+    """
+    pairs = span // 2
+    groups = (n for n in range(1, pairs) if pairs % n == 0 and n * slices >= ENOUGH)
+    return next(groups, pairs)

@@ -360,8 +360,8 @@ class WinogradGrads(Tiled):
     """Sum the transformed gradient of the weights: [slice][point][in][out].
 
     A piece is a slice of the tiles, one of some groups of planes, one of `groups` of
-    output channels and, `by_rows`, two rows of points: the first and the last, or
-    neighbours whose transforms share what they compute.
+    output channels, and one of `row_groups` of pairs of rows of points: the first and
+    the last, or neighbours whose transforms share what they compute.
     """
 
     grads: View
@@ -369,16 +369,11 @@ class WinogradGrads(Tiled):
     sums: Buffer
     plane_groups: int
     groups: int
-    by_rows: bool = False
-
-    @property
-    def pairs(self) -> int:
-        """Into how many pieces the points are cut."""
-        return self.tiling.span // 2 if self.by_rows else 1
+    row_groups: int = 1
 
     @property
     def parallel(self) -> int:
-        return self.tiling.pieces * self.plane_groups * self.groups * self.pairs
+        return self.tiling.pieces * self.plane_groups * self.groups * self.row_groups
 
     def reads(self) -> list[Buffer]:
         return [*self.images(), self.grads.buffer, self.zeros]

@@ -27,7 +27,7 @@ UNREAD = {
         "channel_axis": "the limits are those of the whole image, whatever the axis"
     },
     "backend/__init__.py identity": {"name": "names of ops are no part of a graph"},
-    "training/compilable.py Compilable.compute_loss": {
+    "training/trainer.py Trainer.compute_loss": {
         "x": INTERFACE,
         "training": INTERFACE,
     },

@@ -17,7 +17,7 @@ from ganglion.models.summary import summary as print_summary
 from ganglion.quantizers.configs import resolved
 from ganglion.serialization import export
 from ganglion.symbolic import KerasTensor
-from ganglion.training.trainer import Trainer
+from ganglion.training.old_methods import OldMethods
 from ganglion.variables import current_scope, read
 
 
@@ -38,7 +38,7 @@ class LayerList(list[Layer]):
         return super().pop(index)
 
 
-class Model(Trainer):
+class Model(OldMethods):
     """A layer that can be trained: from Keras tensors, or by subclassing.
 
     >>> from ganglion import Input, Model
@@ -49,7 +49,7 @@ class Model(Trainer):
     10
     """
 
-    _untracked = Trainer._untracked | {
+    _untracked = OldMethods._untracked | {
         "_network", "_symbolic_losses", "_symbolic_metrics",
     }  # fmt: skip
     takes_python_numbers = True  # lists of numbers or texts, for its inputs to read

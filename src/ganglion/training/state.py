@@ -45,7 +45,7 @@ class FunctionalGraph(Protocol):
 
 
 class TrainableModel(Protocol):
-    """A model as `fit`, `evaluate` and `predict` see it (`Compilable` documents it)."""
+    """A model as `fit`, `evaluate` and `predict` see it (`Trainer` documents it)."""
 
     name: str
     built: bool

@@ -12,15 +12,15 @@ from typing import Any
 
 from ganglion import tree
 from ganglion.gradients import GradientTape
-from ganglion.training.compilable import Compilable
 from ganglion.training.data_adapters import Batch
 from ganglion.training.state import Logs, default
 from ganglion.training.streams import unpack
 from ganglion.training.tracing import loss_of
+from ganglion.training.trainer import Trainer
 from ganglion.variables import StatelessScope
 
 
-class StepMethods(Compilable):
+class StepMethods(Trainer):
     """What `fit`, `evaluate` and `predict` do to a batch."""
 
     @default
@@ -133,7 +133,7 @@ class StepMethods(Compilable):
     @default
     def make_predict_function(self, force: bool = False) -> Any:
         """Return a function that takes an iterator's next batch and predicts it."""
-        return lambda iterator: self.predict_on_batch(unpack(next(iterator))[0])  # type: ignore[attr-defined]
+        return lambda iterator: self.predict_on_batch(unpack(next(iterator))[0])
 
     def _on_next(self, method: str) -> Any:
         def function(iterator: Any) -> Any:

@@ -1,0 +1,109 @@
+"""What models had in Keras 1 and 2: old names, which say what took their place."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ganglion import keras2, ops, tree
+from ganglion.callbacks import History
+from ganglion.training.step_methods import StepMethods
+from ganglion.training.trainer import Trainer, without_workers
+
+
+class OldMethods(StepMethods):
+    """The methods and properties of a model that Keras 3 has no more."""
+
+    @property
+    def compiled_loss(self) -> Callable[..., Any]:
+        """Keras 2's function of targets and predictions: the loss, which it tracks."""
+        keras2.note("`compiled_loss`", "`compute_loss`", changes_defaults=False)
+        return self._loss_of_keras2
+
+    def _loss_of_keras2(
+        self,
+        y_true: Any,
+        y_pred: Any,
+        sample_weight: Any = None,
+        regularization_losses: Any = None,
+    ) -> Any:
+        if self._compile_loss is None:
+            raise ValueError("`compiled_loss` needs a loss: give `compile` one.")
+        total = self._compile_loss(y_true, y_pred, sample_weight)
+        for loss in regularization_losses or ():
+            total = total + ops.sum(loss)
+        self._loss_tracker.update_state(total)
+        return total
+
+    @property
+    def compiled_metrics(self) -> Any:
+        """Keras 2's metrics of `compile` as one: `update_state(y_true, y_pred)`."""
+        keras2.note(
+            "`compiled_metrics`", "a loop over `self.metrics`", changes_defaults=False
+        )
+        return _MetricsOfCompile(self)
+
+    def fit_generator(self, generator: Any, *args: Any, **kwargs: Any) -> History:
+        """Keras 2's name for `fit` on a generator."""
+        keras2.note("`fit_generator`", "`fit`")
+        kwargs.update(zip(_OLD_FIT_ORDER.split(), args, strict=False))
+        generator = _as_steps(kwargs, "samples_per_epoch", "steps_per_epoch", generator)
+        held_out = kwargs.get("validation_data")
+        held_out = _as_steps(kwargs, "nb_val_samples", "validation_steps", held_out)
+        if held_out is not None:
+            kwargs["validation_data"] = held_out
+        return self.fit(generator, **without_workers(kwargs))
+
+    def evaluate_generator(
+        self, generator: Any, steps: Any = None, **kwargs: Any
+    ) -> Any:
+        """Keras 2's name for `evaluate` on a generator."""
+        keras2.note("`evaluate_generator`", "`evaluate`")
+        kwargs = {"verbose": 0, "steps": steps, **kwargs}
+        generator = _as_steps(kwargs, "val_samples", "steps", generator)
+        return self.evaluate(generator, **without_workers(kwargs))
+
+    def predict_generator(
+        self, generator: Any, steps: Any = None, **kwargs: Any
+    ) -> Any:
+        """Keras 2's name for `predict` on a generator."""
+        keras2.note("`predict_generator`", "`predict`")
+        kwargs = {"verbose": 0, "steps": steps, **kwargs}
+        generator = _as_steps(kwargs, "val_samples", "steps", generator)
+        return self.predict(generator, **without_workers(kwargs))
+
+
+@dataclass(frozen=True)
+class _MetricsOfCompile:
+    """The metrics of a model's `compile`, as scripts for Keras 2 update them."""
+
+    model: Trainer
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Add a batch to all of them."""
+        self.model.update_metrics(y_true, y_pred, sample_weight)
+
+
+_OLD_FIT_ORDER = (
+    "steps_per_epoch epochs verbose callbacks validation_data validation_steps "
+    "class_weight max_queue_size workers use_multiprocessing shuffle initial_epoch"
+)
+
+
+def _as_steps(kwargs: dict[str, Any], samples: str, steps: str, generator: Any) -> Any:
+    """Turn Keras 1's number of rows into one of batches; return the generator."""
+    if samples not in kwargs:
+        return generator
+    rows = int(kwargs.pop(samples))
+    keras2.note(f"`{samples}=`", f"`{steps}=`, which counts batches")
+    if isinstance(generator, (tuple, list)):
+        return generator  # arrays, of which all are used
+    size = getattr(generator, "batch_size", None)
+    if size is None:
+        first = next(generator)
+        generator = itertools.chain([first], generator)
+        size = len(tree.flatten(first)[0])
+    kwargs[steps] = -(-rows // int(size))
+    return generator

@@ -177,7 +177,7 @@ else:
     from ganglion import cli
 from ... import config
 from . import pointwise
-from ..plan.lower import Lowering
+from ..plan.lowering import Lowering
 def late():
     from ganglion import ops, __version__
     try:
@@ -191,7 +191,7 @@ def late():
         "cli",
         "config",
         "compiler.ir.pointwise",
-        "compiler.plan.lower",
+        "compiler.plan.lowering",
         "ops",
         "__init__",
         "compiler.registry",

@@ -7,14 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ganglion.compiler.cuda.text import affine
-from ganglion.compiler.plan.kernels import (
-    Axis,
-    Contract,
-    Kernel,
-    Loop,
-    Scan,
-    Scatter,
-)
+from ganglion.compiler.plan.kernels import Axis, Contract, Kernel, Loop
+from ganglion.compiler.plan.scan_scatter import Scan, Scatter
 from ganglion.export.c_text import CFunction, UnsupportedError, c_type
 
 ROWS, COLUMNS = 4, 16  # of a product, that are added up in registers

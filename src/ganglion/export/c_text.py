@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import numpy as np
 
 from ganglion.compiler.cuda.text import C_OPS, affine
-from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import (
     Apply,
     Buffer,
+    BufferKey,
     Expr,
     Index,
     Indirect,

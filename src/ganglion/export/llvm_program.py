@@ -21,8 +21,8 @@ from ganglion.compiler.cpu.pipeline import PIPELINE
 from ganglion.compiler.cpu.tuning import with_accumulators
 from ganglion.compiler.pipeline import Pass, Pipeline, kernel_pass
 from ganglion.compiler.plan.kernels import Buffer
-from ganglion.compiler.plan.lower import lower
-from ganglion.compiler.plan.lowering import Preferences, never_packed
+from ganglion.compiler.plan.lowering import Preferences, lower, never_packed
+from ganglion.compiler.plan.rules import RULES
 from ganglion.export.interface import Interface
 from ganglion.export.loops import neighbours_together, skip_zeros_of_relu
 from ganglion.export.planning import ALIGNMENT, WINDOWS, ExportPlan
@@ -43,7 +43,7 @@ def pipeline_for(machine: Machine) -> Pipeline:
         depthwise_sums=True,
         pools_by_window=True,
     )
-    own = Pass("lower", "as the CPU has it, unsplit", lambda p: lower(p, wants))
+    own = Pass("lower", "as the CPU has it, unsplit", lambda p: lower(p, wants, RULES))
     passes: list[Pass] = []
     for step in PIPELINE.passes:
         if step.name == "lower":

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ganglion.compiler.cpu.plan import CpuPlan, place_in_arena, verify_memory
+from ganglion.compiler.cpu.pipeline import verify_memory
+from ganglion.compiler.cpu.plan import CpuPlan, place_in_arena
 from ganglion.compiler.pipeline import Pass, Pipeline, graph_pass, kernel_pass
 from ganglion.compiler.plan import plan as plans
 from ganglion.compiler.plan.kernels import Buffer, Kernel, Memory
-from ganglion.compiler.plan.lower import lower
-from ganglion.compiler.plan.lowering import Preferences
+from ganglion.compiler.plan.lowering import Preferences, lower
 from ganglion.compiler.plan.passes.graph import (
     integer_products_as_sums,
     light_inputs_in_loops,
@@ -22,6 +22,7 @@ from ganglion.compiler.plan.passes.graph import (
 from ganglion.compiler.plan.passes.loops import collapse, fuse
 from ganglion.compiler.plan.passes.short_floats import compute_in_float32
 from ganglion.compiler.plan.plan import Plan, map_buffers
+from ganglion.compiler.plan.rules import RULES
 from ganglion.export.inference import Inference
 from ganglion.export.loops import inline_loops, write_windows_out
 
@@ -63,7 +64,7 @@ PORTABLE = Pipeline(
         Pass(
             "lower",
             "values become buffers, ops become kernels",
-            lambda program: lower(program, Preferences(strides_by_phase=True)),
+            lambda program: lower(program, Preferences(strides_by_phase=True), RULES),
         ),
         *WINDOWS,
         kernel_pass(

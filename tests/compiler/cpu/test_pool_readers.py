@@ -10,7 +10,7 @@ from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.pointwise import add, multiply
 from ganglion.compiler.ir.pooling import max_pool_back
 from ganglion.compiler.ir.shaping import reshape, sum_
-from ganglion.compiler.plan.kernels import PoolBack
+from ganglion.compiler.plan.scan_scatter import PoolBack
 
 
 def pooled(images, window, readers):

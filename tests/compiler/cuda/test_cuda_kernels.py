@@ -21,7 +21,8 @@ from ganglion.compiler.ir.graph import Constant, Graph, Input, Program
 from ganglion.compiler.ir.pointwise import multiply, negative
 from ganglion.compiler.ir.pooling import max_pool, max_pool_back, sum_pool_back
 from ganglion.compiler.ir.table import OPS
-from ganglion.compiler.plan.kernels import Loop, PoolBack
+from ganglion.compiler.plan.kernels import Loop
+from ganglion.compiler.plan.scan_scatter import PoolBack
 
 pytestmark = pytest.mark.skipif(
     cuda_host.reason() is not None, reason=str(cuda_host.reason())

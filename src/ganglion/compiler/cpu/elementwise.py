@@ -29,8 +29,8 @@ from ganglion.compiler.cpu.text import (
     vector_widths,
 )
 from ganglion.compiler.cpu.tuning import CPU
-from ganglion.compiler.plan.expressions import FUNCTIONS
 from ganglion.compiler.plan.kernels import (
+    FUNCTIONS,
     Apply,
     Expr,
     Indirect,

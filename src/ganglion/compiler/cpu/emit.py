@@ -51,7 +51,6 @@ from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.cpu.winograd import Counts, Weights
 from ganglion.compiler.cpu.winograd_conv import Conv, Grads
 from ganglion.compiler.ir.graph import is_short
-from ganglion.compiler.plan.expressions import record
 from ganglion.compiler.plan.host_call import HostCall
 from ganglion.compiler.plan.kernels import (
     Apply,
@@ -64,15 +63,14 @@ from ganglion.compiler.plan.kernels import (
     Literal,
     Load,
     Loop,
-    PoolBack,
-    Scan,
-    Scatter,
     Shape,
     Shuffled,
     Uniform,
     View,
+    record,
 )
 from ganglion.compiler.plan.plan import Plan
+from ganglion.compiler.plan.scan_scatter import PoolBack, Scan, Scatter
 from ganglion.compiler.plan.time_loop import TimeLoop
 from ganglion.compiler.plan.winograd import (
     Tiled,

@@ -35,13 +35,8 @@ from ganglion.compiler.pipeline import (
     kernel_pass,
 )
 from ganglion.compiler.plan import plan as plans
-from ganglion.compiler.plan.kernels import (
-    Buffer,
-    Contract,
-    PoolBack,
-)
-from ganglion.compiler.plan.lower import lower
-from ganglion.compiler.plan.lowering import Preferences
+from ganglion.compiler.plan.kernels import Buffer, Contract
+from ganglion.compiler.plan.lowering import Preferences, lower
 from ganglion.compiler.plan.passes.graph import (
     adds_up_rows,
     integer_products_as_sums,
@@ -56,6 +51,8 @@ from ganglion.compiler.plan.passes.graph import (
 from ganglion.compiler.plan.passes.loops import collapse, fuse, rows_as_columns
 from ganglion.compiler.plan.passes.short_floats import compute_in_float32
 from ganglion.compiler.plan.plan import Plan, PlanError
+from ganglion.compiler.plan.rules import RULES
+from ganglion.compiler.plan.scan_scatter import PoolBack
 from ganglion.compiler.plan.time_loop import TimeLoop
 
 
@@ -70,7 +67,7 @@ def _lower(program: Program) -> Plan:
         depthwise_sums=True,
         pools_by_window=True,
     )
-    return lower(program, wants)
+    return lower(program, wants, RULES)
 
 
 def _may_skip_zeros(product: Contract) -> bool:
@@ -89,14 +86,14 @@ def verify(plan: CpuPlan) -> None:
         text = f"kernels {pair[0]} and {pair[1]} cannot share a segment"
         raise PlanError(f"{plan.name}: {text}")
     if plan.offsets:
-        _verify_memory(plan)
+        verify_memory(plan)
     is_shared = any(not how.one_thread for how in plan.execution)
     if is_shared and (pair := unguarded(plan)):
         text = f"no barrier between kernels {pair[0]} and {pair[1]}"
         raise PlanError(f"{plan.name}: {text}")
 
 
-def _verify_memory(plan: CpuPlan) -> None:
+def verify_memory(plan: CpuPlan) -> None:
     """Walk through the runs: what lives in one stands apart from its neighbours."""
     begins: dict[int, list[Buffer]] = {}
     ends: dict[int, list[Buffer]] = {}

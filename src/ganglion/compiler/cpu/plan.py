@@ -12,8 +12,7 @@ import numpy as np
 
 from ganglion.compiler.cpu import tuning
 from ganglion.compiler.cpu.tuning import CPU
-from ganglion.compiler.plan.expressions import record
-from ganglion.compiler.plan.kernels import Buffer, Footprint, Kernel
+from ganglion.compiler.plan.kernels import Buffer, Footprint, Kernel, record
 from ganglion.compiler.plan.lowering import thread_split
 from ganglion.compiler.plan.plan import Plan, packed, rounded
 from ganglion.compiler.plan.printer import show

@@ -13,7 +13,6 @@ from ganglion.compiler.ir.graph import Graph, Node, Op, Value, rewritten
 from ganglion.compiler.ir.pointwise import less, maximum, where
 from ganglion.compiler.ir.pooling import max_pool, max_pool_back
 from ganglion.compiler.ir.shaping import fill, splat
-from ganglion.compiler.plan.expressions import record
 from ganglion.compiler.plan.kernels import (
     Apply,
     Expr,
@@ -22,15 +21,16 @@ from ganglion.compiler.plan.kernels import (
     Load,
     Loop,
     Move,
-    PoolBack,
     Shape,
     View,
     chained,
     mapped,
     moved,
+    record,
     row_major,
     walk,
 )
+from ganglion.compiler.plan.scan_scatter import PoolBack
 
 # ---- masks ---------------------------------------------------------------------------
 # A ReLU before a pool: its gradient is stopped at the pool's result.

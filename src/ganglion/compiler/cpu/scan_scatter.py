@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ganglion.compiler.cpu.emitter import Emitted, Emitter, shared_ranges
 from ganglion.compiler.cpu.text import BOOL, Val, memory_type
-from ganglion.compiler.plan.kernels import PoolBack, Scan, Scatter, View
+from ganglion.compiler.plan.kernels import View
+from ganglion.compiler.plan.scan_scatter import PoolBack, Scan, Scatter
 
 
 def emit_scan(kernel: Scan) -> Emitted:

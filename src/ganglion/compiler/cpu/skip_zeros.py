@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ganglion.compiler.cpu.tuning import CPU
-from ganglion.compiler.plan.expressions import ELEMENT, record
 from ganglion.compiler.plan.kernels import (
     CALL,
+    ELEMENT,
     Apply,
     Axis,
     Buffer,
@@ -36,6 +36,7 @@ from ganglion.compiler.plan.kernels import (
     Memory,
     NonzeroIndices,
     View,
+    record,
     walk,
 )
 

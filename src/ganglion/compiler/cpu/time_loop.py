@@ -15,8 +15,7 @@ from dataclasses import replace
 
 from ganglion.compiler.cpu.emitter import Emitted, Emitter
 from ganglion.compiler.cpu.tuning import CPU
-from ganglion.compiler.plan.expressions import BufferKey
-from ganglion.compiler.plan.kernels import Buffer, Contract, Kernel
+from ganglion.compiler.plan.kernels import Buffer, BufferKey, Contract, Kernel
 from ganglion.compiler.plan.time_loop import (
     TimeLoop,
     Window,

@@ -32,8 +32,7 @@ from ganglion.compiler.cuda.text import (
     is_wide,
     power_of_two,
 )
-from ganglion.compiler.plan.expressions import BufferKey
-from ganglion.compiler.plan.kernels import Apply, Expr, Loop
+from ganglion.compiler.plan.kernels import Apply, BufferKey, Expr, Loop
 from ganglion.compiler.plan.plan import expression_key
 
 F64 = np.dtype("float64")

@@ -29,9 +29,9 @@ from ganglion.compiler.cuda.text import (
 from ganglion.compiler.ir.graph import is_short
 from ganglion.compiler.ir.shaping import is_float
 from ganglion.compiler.plan.epilogues import is_copy
-from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import (
     Apply,
+    BufferKey,
     Expr,
     Index,
     Indirect,

@@ -45,17 +45,9 @@ from ganglion.compiler.cuda.text import STEP, THREADS, Emitted, c_type, fill
 from ganglion.compiler.cuda.tiling import LaunchContext, Product
 from ganglion.compiler.cuda.time_loop import emit_time_loop
 from ganglion.compiler.ir.graph import Program
-from ganglion.compiler.plan.expressions import BufferKey
-from ganglion.compiler.plan.kernels import (
-    Buffer,
-    Contract,
-    Kernel,
-    Loop,
-    PoolBack,
-    Scan,
-    Scatter,
-)
+from ganglion.compiler.plan.kernels import Buffer, BufferKey, Contract, Kernel, Loop
 from ganglion.compiler.plan.plan import rounded
+from ganglion.compiler.plan.scan_scatter import PoolBack, Scan, Scatter
 from ganglion.compiler.plan.time_loop import TimeLoop
 
 # ---- a function, put together from partitions side by side in its blocks -------------

@@ -22,22 +22,23 @@ from ganglion.compiler.plan.epilogues import (
     reads_in_order,
     tables_of,
 )
-from ganglion.compiler.plan.expressions import BufferKey, record
 from ganglion.compiler.plan.kernels import (
     Apply,
     Axis,
     Buffer,
+    BufferKey,
     Contract,
     Expr,
     Kernel,
     Load,
     Loop,
-    PoolBack,
     Shape,
     View,
+    record,
     row_major,
     walk,
 )
+from ganglion.compiler.plan.scan_scatter import PoolBack
 
 Stored = tuple[tuple[Expr, View], ...]
 

@@ -54,8 +54,7 @@ from ganglion.compiler.cuda.tiling import (
     plain_splits,
     shared_bytes,
 )
-from ganglion.compiler.plan.expressions import BufferKey
-from ganglion.compiler.plan.kernels import Axis, Contract, View
+from ganglion.compiler.plan.kernels import Axis, BufferKey, Contract, View
 
 _ROW_OF_TILE = ["  DEVICE int row_of(int m0, int row) { return m0 + row; }"]
 _ROW_OF_FPROP_TILE = [

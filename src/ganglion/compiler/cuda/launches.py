@@ -19,8 +19,7 @@ import numpy as np
 
 from ganglion.compiler.cuda.fusion import FusedKernel, can_fuse_rows
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
-from ganglion.compiler.plan.expressions import BufferKey
-from ganglion.compiler.plan.kernels import Contract, Kernel, Loop
+from ganglion.compiler.plan.kernels import BufferKey, Contract, Kernel, Loop
 from ganglion.compiler.plan.plan import (
     Plan,
     PlanError,

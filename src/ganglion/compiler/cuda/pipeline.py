@@ -48,8 +48,7 @@ from ganglion.compiler.pipeline import (
     kernel_pass,
 )
 from ganglion.compiler.plan.kernels import Kernel
-from ganglion.compiler.plan.lower import lower
-from ganglion.compiler.plan.lowering import Preferences
+from ganglion.compiler.plan.lowering import Preferences, lower
 from ganglion.compiler.plan.passes.graph import (
     adds_up_rows,
     integer_products_as_sums,
@@ -62,6 +61,7 @@ from ganglion.compiler.plan.passes.graph import (
 )
 from ganglion.compiler.plan.passes.loops import collapse, fuse
 from ganglion.compiler.plan.passes.short_floats import compute_in_float32
+from ganglion.compiler.plan.rules import RULES
 
 
 def step_pass(
@@ -123,7 +123,7 @@ def pipeline(spec: GpuSpec) -> Pipeline:
             Pass(
                 "lower",
                 "values become buffers, ops become kernels",
-                partial(lower, target=Preferences()),
+                partial(lower, target=Preferences(), rules=RULES),
             ),
             kernel_pass(
                 "collapse",

@@ -22,8 +22,8 @@ from ganglion.compiler.cuda.text import (
     is_wide,
     number,
 )
-from ganglion.compiler.plan.expressions import BufferKey
-from ganglion.compiler.plan.kernels import Load, PoolBack, View, walk
+from ganglion.compiler.plan.kernels import BufferKey, Load, View, walk
+from ganglion.compiler.plan.scan_scatter import PoolBack
 
 
 def emit_pool_back(fused: FusedKernel) -> Emitted:

@@ -35,8 +35,7 @@ from ganglion.compiler.cuda.text import (
     number,
     power_of_two,
 )
-from ganglion.compiler.plan.expressions import BufferKey
-from ganglion.compiler.plan.kernels import Indirect, Load, Loop, walk
+from ganglion.compiler.plan.kernels import BufferKey, Indirect, Load, Loop, walk
 
 F64 = np.dtype("float64")
 WARP = 32  # threads that see each other's registers

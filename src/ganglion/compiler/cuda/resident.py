@@ -23,11 +23,11 @@ from ganglion.compiler.cuda.launches import (
 from ganglion.compiler.cuda.target import TUNING
 from ganglion.compiler.cuda.text import THREADS, Emitted
 from ganglion.compiler.plan.epilogues import is_copy
-from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import (
     Apply,
     Axis,
     Buffer,
+    BufferKey,
     Contract,
     Expr,
     Index,

@@ -21,7 +21,8 @@ from ganglion.compiler.cuda.text import (
     is_wide,
     power_of_two,
 )
-from ganglion.compiler.plan.kernels import Loop, Scan, Scatter, Shape
+from ganglion.compiler.plan.kernels import Loop, Shape
+from ganglion.compiler.plan.scan_scatter import Scan, Scatter
 
 SHORT_SCAN = 64
 MOST_BUCKETS = 512

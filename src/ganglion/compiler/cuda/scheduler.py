@@ -43,8 +43,7 @@ from ganglion.compiler.cuda.launches import (
 )
 from ganglion.compiler.cuda.target import TUNING
 from ganglion.compiler.plan.epilogues import is_flat, is_map
-from ganglion.compiler.plan.expressions import BufferKey
-from ganglion.compiler.plan.kernels import Contract, Kernel, Load, Loop
+from ganglion.compiler.plan.kernels import BufferKey, Contract, Kernel, Load, Loop
 from ganglion.compiler.plan.plan import packed, read_by, rounded, written_by
 
 

@@ -26,10 +26,10 @@ from ganglion.compiler.cuda.text import (
     is_wide,
 )
 from ganglion.compiler.cuda.tiling import LaunchContext, on_tensor_cores
-from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import (
     Apply,
     Buffer,
+    BufferKey,
     Contract,
     Kernel,
     Literal,

@@ -11,9 +11,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import (
     Buffer,
+    BufferKey,
     Contract,
     Expr,
     Indirect,

@@ -6,8 +6,7 @@ import numpy as np
 
 from ganglion.compiler.ir.graph import RECORD, Node
 from ganglion.compiler.ir.host import HostFunction, result_types
-from ganglion.compiler.plan.expressions import Buffer, Memory, record
-from ganglion.compiler.plan.kernels import CALL, Kernel
+from ganglion.compiler.plan.kernels import CALL, Buffer, Kernel, Memory, record
 from ganglion.compiler.plan.lowering import Lowering
 
 

@@ -1,4 +1,4 @@
-"""The kernels that a plan consists of.
+"""What a plan consists of: buffers, affine views of them, expressions and kernels.
 
 A kernel says what is computed where, in loops over affine views: what it reads and
 writes, about what it costs, what it touches piece by piece, and what it means, in
@@ -9,50 +9,443 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, reduce
 from operator import is_
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar, dataclass_transform, overload
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from ganglion.compiler.plan.expressions import (
-    Apply,
-    Buffer,
-    Expr,
-    Index,
-    Indirect,
-    Literal,
-    Load,
-    Memory,
-    Move,
-    Shape,
-    Shuffled,
-    Uniform,
-    View,
-    chained,
-    extent,
-    fixed,
-    mapped,
-    moved,
-    record,
-    rewrite,
-    row_major,
-    sources,
-    walk,
-)
+from ganglion.compiler.ir.host import HostFunction
+from ganglion.compiler.ir.shaping import is_float
+from ganglion.compiler.ir.table import OPS
 
-__all__ = [
-    "Apply", "Axis", "Buffer", "Contract", "Expr", "Footprint", "Index", "Indirect",
-    "Kernel", "Literal", "Load", "Loop", "Memory", "Move", "NonzeroIndices", "PoolBack",
-    "Scan", "Scatter", "Shape", "Shuffled", "Touched", "Uniform", "View", "chained",
-    "fixed", "mapped", "moved", "rewrite", "row_major", "sources", "touched_by", "walk",
-]  # fmt: skip
+T = TypeVar("T")
+Shape = tuple[int, ...]
+BufferKey = tuple[str, str]  # kind and name
+Move = Callable[[Shape, int], tuple[Shape, int]]  # of strides and an offset
 
-# Nanoseconds of one core, roughly: a factor of ten decides, not one of two.
+# Costs in nanoseconds of one core, roughly: a factor of ten decides, not one of two.
 CALL, MULTIPLY_ADD, BYTE = 20.0, 0.025, 0.1
+ELEMENT, FUNCTION, DRAW, SHUFFLE = 0.04, 0.7, 4.0, 60.0
+FUNCTIONS = {"exp", "log", "tanh", "sigmoid", "erf", "power", "log1p", "expm1"}
+FUNCTIONS |= {"sin", "cos", "divide", "sqrt", "erfc", "arcsin", "arccos", "arctan"}
+FUNCTIONS |= {"arctan2", "cbrt", "nextafter"}
+
+
+@overload
+def record(cls: type[T]) -> type[T]: ...
+@overload
+def record(*, eq: bool) -> Callable[[type[T]], type[T]]: ...
+@dataclass_transform(frozen_default=True)
+def record(cls: Any = None, *, eq: bool = True) -> Any:
+    """Make a class of frozen records, of which a plan has thousands.
+
+    Only mypy keeps them from being changed: a dataclass that looks after itself takes
+    three times as long to make.
+    """
+    as_record = dataclass(eq=eq, unsafe_hash=eq)
+    return as_record if cls is None else as_record(cls)
+
+
+@record(eq=False)
+class Buffer:
+    """A block of memory: an input, a constant, a result, or temporary."""
+
+    name: str
+    shape: Shape
+    dtype: np.dtype
+    # "data", "state", "constant", "arena", "result", "window", or "host": a function
+    kind: str
+    array: np.ndarray | None = None  # of constants
+    alias_of: Buffer | None = None  # whose memory it is, if not its own
+    function: HostFunction | None = None  # that a host call runs
+
+    @property
+    def root(self) -> Buffer:
+        """The buffer whose memory it is: itself, or what it is another shape of."""
+        return self.alias_of or self
+
+    @property
+    def key(self) -> BufferKey:
+        """What names its memory: copies of a buffer, of other types too, share it."""
+        return self.kind, self.name
+
+    @cached_property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @cached_property
+    def nbytes(self) -> int:
+        """The number of bytes."""
+        return self.size * self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        return f"{self.name}:{self.dtype.name}{list(self.shape)}"
+
+
+@lru_cache(maxsize=4096)
+def row_major(shape: Shape) -> Shape:
+    """Return the strides, in elements, of an array laid out row by row.
+
+    >>> row_major((2, 3, 4))
+    (12, 4, 1)
+    """
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
+
+
+@lru_cache(maxsize=4096)
+def extent(strides: Shape, offset: int, shape: Shape) -> tuple[int, int]:
+    """Return the lowest and the highest element that a loop reaches.
+
+    >>> extent((4, -1), 3, (2, 4))
+    (0, 7)
+    """
+    spans = [s * (n - 1) for s, n in zip(strides, shape, strict=True)]
+    low = sum(span for span in spans if span < 0)
+    high = sum(span for span in spans if span > 0)
+    return offset + low, offset + high
+
+
+@record
+class View:
+    """Elements of a buffer at offset + sum(index * stride), a stride per loop axis."""
+
+    buffer: Buffer
+    strides: Shape
+    offset: int = 0
+
+    @staticmethod
+    def of(buffer: Buffer) -> View:
+        """Return the view of all of a buffer by its own axes."""
+        return View(buffer, row_major(buffer.shape))
+
+
+class Memory:
+    """The arrays of a step, which the meaning of kernels works on."""
+
+    def __init__(
+        self, named: Mapping[str, np.ndarray], arena: Mapping[Buffer, np.ndarray]
+    ) -> None:
+        self._named, self._arena = named, arena
+        self.windows: dict[BufferKey, np.ndarray] = {}  # of a loop over time, at a step
+
+    def flat(self, buffer: Buffer) -> np.ndarray:
+        """Return all elements of a buffer, one after the other."""
+        if buffer.array is not None:
+            return buffer.array.reshape(-1)
+        if buffer.kind == "window":
+            return self.windows[buffer.key]
+        if buffer.kind != "arena":
+            return self._named[buffer.name].reshape(-1)
+        return self._arena[buffer.root]
+
+    def see(self, view: View, shape: Shape) -> np.ndarray:
+        """Return an array whose elements are those of a view."""
+        flat = self.flat(view.buffer)
+        steps = tuple(s * flat.itemsize for s in view.strides)
+        return as_strided(flat[view.offset :], shape, steps)
+
+    def array(self, buffer: Buffer) -> np.ndarray:
+        """Return a buffer in its own shape."""
+        return self.flat(buffer).reshape(buffer.shape)
+
+    def evaluate(self, exprs: Sequence[Expr], shape: Shape) -> list[np.ndarray]:
+        """Return what expressions are at every point of a loop."""
+        known: dict[Expr, np.ndarray] = {}
+        for expr in walk(*exprs):
+            args = [known[child] for child in expr.children]
+            value = expr.evaluate(args, shape, self)
+            known[expr] = np.broadcast_to(value, shape)
+        return [known[expr] for expr in exprs]
+
+
+# ---- expressions -------------------------------------------------------------------
+
+
+@record(eq=False)
+class Expr:
+    """What one iteration of a loop computes."""
+
+    dtype: np.dtype
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        """The expressions directly below."""
+        return ()
+
+    def with_children(self, *children: Expr) -> Expr:
+        """Return it above other expressions, as many as it has children."""
+        return self
+
+    @property
+    def cost(self) -> float:
+        """About how many nanoseconds it takes, without its children."""
+        return ELEMENT
+
+    def reads(self) -> tuple[Buffer, ...]:
+        """Return the buffers that it reads, without its children."""
+        return ()
+
+    def moved(self, move: Move) -> Expr:
+        """Return it for other axes: strides and offsets are changed."""
+        return self
+
+    def evaluate(self, args: list[np.ndarray], shape: Shape, memory: Memory) -> Any:
+        """Return what it means in NumPy, given what its children do."""
+        raise NotImplementedError
+
+
+@record(eq=False)
+class Load(Expr):
+    """An element of a view."""
+
+    view: View
+
+    def reads(self) -> tuple[Buffer, ...]:
+        return (self.view.buffer,)
+
+    def moved(self, move: Move) -> Expr:
+        view = self.view
+        strides, offset = move(view.strides, view.offset)
+        if strides == view.strides and offset == view.offset:
+            return self
+        return Load(self.dtype, View(view.buffer, strides, offset))
+
+    def evaluate(self, args: list[np.ndarray], shape: Shape, memory: Memory) -> Any:
+        return np.array(memory.see(self.view, shape))
+
+
+@record(eq=False)
+class Literal(Expr):
+    """A number."""
+
+    value: Any
+
+    def evaluate(self, args: list[np.ndarray], shape: Shape, memory: Memory) -> Any:
+        return np.array(self.value, self.dtype)
+
+
+@record(eq=False)
+class Index(Expr):
+    """offset + sum(index * stride): a whole number that depends on the point."""
+
+    strides: Shape
+    offset: int = 0
+
+    def moved(self, move: Move) -> Expr:
+        strides, offset = move(self.strides, self.offset)
+        return replace(self, strides=strides, offset=offset)
+
+    def evaluate(self, args: list[np.ndarray], shape: Shape, memory: Memory) -> Any:
+        return _indices(self.strides, self.offset, shape).astype(self.dtype)
+
+
+def _indices(strides: Shape, offset: int, shape: Shape) -> np.ndarray:
+    total = np.full(shape, offset, np.int64)
+    for stride, index in zip(strides, np.indices(shape, sparse=True), strict=True):
+        total += index * stride
+    return total
+
+
+@record(eq=False)
+class Apply(Expr):
+    """A pointwise op of the graph on other expressions."""
+
+    op: str
+    args: tuple[Expr, ...]
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return self.args
+
+    def with_children(self, *children: Expr) -> Expr:
+        return Apply(self.dtype, self.op, children)
+
+    @property
+    def cost(self) -> float:
+        return FUNCTION if self.op in FUNCTIONS else ELEMENT
+
+    def evaluate(self, args: list[np.ndarray], shape: Shape, memory: Memory) -> Any:
+        if self.op == "cast":
+            return args[0].astype(self.dtype)
+        return np.asarray(OPS[self.op].meaning(*args))
+
+
+@record(eq=False)
+class Indirect(Expr):
+    """An element of a row of a table; the row is chosen by an index."""
+
+    table: Buffer
+    row: Expr
+    rows: int
+    row_size: int
+    within: Shape  # strides within the row
+    offset: int = 0
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.row,)
+
+    def with_children(self, *children: Expr) -> Expr:
+        return replace(self, row=children[0])
+
+    @property
+    def cost(self) -> float:
+        return 2 * ELEMENT
+
+    def reads(self) -> tuple[Buffer, ...]:
+        return (self.table,)
+
+    def moved(self, move: Move) -> Expr:
+        within, offset = move(self.within, self.offset)
+        return replace(self, within=within, offset=offset)
+
+    def evaluate(self, args: list[np.ndarray], shape: Shape, memory: Memory) -> Any:
+        within = _indices(self.within, self.offset, shape)
+        row = args[0].astype(np.int64)
+        exists = (row >= 0) & (row < self.rows)
+        flat = memory.flat(self.table)
+        elements = flat[np.where(exists, row, 0) * self.row_size + within]
+        nan = self.dtype.type(np.nan if is_float(self.dtype) else 0)
+        return np.where(exists, elements, nan) if is_float(self.dtype) else elements
+
+
+@record(eq=False)
+class Uniform(Expr):
+    """A uniform random number of the state's stream, by the element's number."""
+
+    state: Buffer
+    element: Index
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.element,)
+
+    def with_children(self, *children: Expr) -> Expr:
+        (element,) = children
+        assert isinstance(element, Index)
+        return replace(self, element=element)
+
+    @property
+    def cost(self) -> float:
+        return DRAW
+
+    def reads(self) -> tuple[Buffer, ...]:
+        return (self.state,)
+
+    def evaluate(self, args: list[np.ndarray], shape: Shape, memory: Memory) -> Any:
+        (numbers,), state = args, memory.flat(self.state)
+        count = (int(numbers.max()) + 1,)
+        drawn = OPS["random_uniform"].meaning(state, count, self.dtype.name)
+        return drawn[numbers]
+
+
+@record(eq=False)
+class Shuffled(Expr):
+    """A position of a random order of the rows."""
+
+    state: Buffer
+    position: Expr
+    rows: int
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.position,)
+
+    def with_children(self, *children: Expr) -> Expr:
+        return replace(self, position=children[0])
+
+    @property
+    def cost(self) -> float:
+        return SHUFFLE
+
+    def reads(self) -> tuple[Buffer, ...]:
+        return (self.state,)
+
+    def evaluate(self, args: list[np.ndarray], shape: Shape, memory: Memory) -> Any:
+        return OPS["shuffle"].meaning(memory.flat(self.state), args[0], self.rows)
+
+
+def walk(*exprs: Expr, behind: Iterable[Expr] = ()) -> list[Expr]:
+    """Return expressions and all below them, children first, each once.
+
+    Those `behind` which it goes on are left out.
+    """
+    order: list[Expr] = []
+    seen: set[Expr] = set(behind)
+    stack: list[Expr | None] = [*reversed(exprs)]
+    while stack:
+        expr = stack.pop()
+        if expr is None:  # what is below the next one is in the list by now
+            above = stack.pop()
+            assert above is not None
+            order.append(above)
+        elif expr not in seen:
+            seen.add(expr)
+            if children := expr.children:
+                stack += (expr, None, *children)
+            else:
+                order.append(expr)
+    return order
+
+
+def sources(*exprs: Expr) -> list[Buffer]:
+    """Return the buffers that expressions read."""
+    return [buffer for expr in walk(*exprs) for buffer in expr.reads()]
+
+
+def mapped(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """Return an expression with all of it changed, from the bottom up.
+
+    What nothing below has changed is given to `change` as it is.
+    """
+    changed: dict[Expr, Expr] = {}
+    for node in walk(expr):
+        new, old = node, node.children
+        if old:
+            children = [changed[child] for child in old]
+            if not all(map(is_, children, old)):
+                new = node.with_children(*children)
+        changed[node] = change(new)
+    return changed[expr]
+
+
+def moved(expr: Expr, move: Move) -> Expr:
+    """Return an expression for other axes: strides and offsets are changed."""
+    return mapped(expr, lambda node: node.moved(move))
+
+
+def rewrite(expr: Expr, strides: Callable[[Shape], Shape]) -> Expr:
+    """Return an expression with every list of strides changed."""
+    return moved(expr, lambda old, offset: (strides(old), offset))
+
+
+def chained(op: str, exprs: Sequence[Expr]) -> Expr:
+    """Return what an op makes of the first two, of that and the third, and so on."""
+    return reduce(lambda a, b: Apply(a.dtype, op, (a, b)), exprs)
+
+
+def fixed(expr: Expr, indices: Shape) -> Expr:
+    """Return an expression with its loop's last axes fixed at some indices."""
+
+    def fix(strides: Shape, offset: int) -> tuple[Shape, int]:
+        outer = len(strides) - len(indices)
+        start = sum(s * i for s, i in zip(strides[outer:], indices, strict=True))
+        return strides[:outer], offset + start
+
+    return moved(expr, fix)
+
+
+# ---- kernels -----------------------------------------------------------------------
+
 LANES = 16  # of a vector
 Touched = tuple[View, Shape] | Buffer  # by a view, or any part of it
 
@@ -515,114 +908,3 @@ class Contract(Kernel):
 def _along(view: View, side: str, axes: Sequence[Axis]) -> View:
     strides = tuple(getattr(axis, side) for axis in axes)
     return View(view.buffer, strides, view.offset)
-
-
-@record(eq=False)
-class Scan(Kernel):
-    """A running sum along the last axis."""
-
-    shape: Shape
-    source: View
-    target: View
-
-    @property
-    def parallel(self) -> int:
-        return self.shape[0] if len(self.shape) > 1 else 1
-
-    def reads(self) -> list[Buffer]:
-        return [self.source.buffer]
-
-    def writes(self) -> list[Buffer]:
-        return [self.target.buffer]
-
-    def run(self, memory: Memory) -> None:
-        source = memory.see(self.source, self.shape)
-        target = memory.see(self.target, self.shape)
-        target[...] = np.cumsum(source, axis=-1, dtype=source.dtype)
-
-
-@record(eq=False)
-class Scatter(Kernel):
-    """Add each of `count` rows of updates to the row of the target its index names."""
-
-    count: int
-    row: int
-    updates: Buffer
-    index: Buffer
-    target: Buffer
-
-    @property
-    def parallel(self) -> int:
-        return 1  # rows may repeat
-
-    def reads(self) -> list[Buffer]:
-        return [self.updates, self.index, self.target]
-
-    def writes(self) -> list[Buffer]:
-        return [self.target]
-
-    def run(self, memory: Memory) -> None:
-        rows = memory.flat(self.updates).reshape(self.count, -1)
-        target = memory.flat(self.target).reshape(-1, self.row)
-        index = memory.flat(self.index)
-        exists = (index >= 0) & (index < len(target))
-        np.add.at(target, index[exists], rows[exists])
-
-
-@record(eq=False)
-class PoolBack(Kernel):
-    """Give each window's gradient to the first of its largest elements.
-
-    `shape` is (images, *windows, channels); `elements` are those of a window, in order,
-    and `taps` their offsets in dx. Without `largest`, it is looked for among them; a
-    window whose `largest` is not `above` something gives nothing.
-    """
-
-    shape: Shape
-    elements: tuple[Expr, ...]
-    dy: View
-    dx: View
-    taps: Shape
-    covers: bool = False  # every element is in exactly one window: nothing to add to
-    largest: View | None = None
-    above: float | None = None
-
-    @property
-    def parallel(self) -> int:
-        return self.shape[0]
-
-    def reads(self) -> list[Buffer]:
-        old = [] if self.covers else [self.dx.buffer]
-        largest = [self.largest.buffer] if self.largest else []
-        return [*sources(*self.elements), self.dy.buffer, *largest, *old]
-
-    def writes(self) -> list[Buffer]:
-        return [self.dx.buffer]
-
-    def _targets(self) -> list[View]:
-        """Return where each element of the windows gets its gradient."""
-        return [replace(self.dx, offset=self.dx.offset + tap) for tap in self.taps]
-
-    def footprint(self) -> Footprint | None:
-        views = [self.dy, *([self.largest] if self.largest else []), *self._targets()]
-        touched = touched_by(walk(*self.elements), self.shape)
-        every = [*touched, *((view, self.shape) for view in views)]
-        return Footprint.of(self.shape[0], every)
-
-    def run(self, memory: Memory) -> None:
-        dy = memory.see(self.dy, self.shape)
-        elements = memory.evaluate(self.elements, self.shape)
-        largest = np.max(elements, axis=0)
-        if self.largest:
-            largest = memory.see(self.largest, self.shape)
-        if self.above is not None:
-            dy = np.where(largest > self.above, dy, 0)
-        waiting = np.ones(self.shape, bool)
-        for view, x in zip(self._targets(), elements, strict=True):
-            wins = waiting & (x == largest)
-            target = memory.see(view, self.shape)
-            if self.covers:
-                target[...] = 0
-            for index in itertools.product(*(range(n) for n in self.shape[:-1])):
-                target[index] += np.where(wins[index], dy[index], 0)
-            waiting &= ~wins

@@ -22,13 +22,8 @@ from ganglion.compiler.plan.kernels import (
     View,
     row_major,
 )
-from ganglion.compiler.plan.lowering import (
-    Lowering,
-    contiguous,
-    fill_border,
-    padded_images,
-    thread_split,
-)
+from ganglion.compiler.plan.lower_copies import fill_border, padded_images
+from ganglion.compiler.plan.lowering import Lowering, contiguous, thread_split
 from ganglion.compiler.plan.phases import Phase, phases
 
 

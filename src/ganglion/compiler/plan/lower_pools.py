@@ -19,20 +19,15 @@ from ganglion.compiler.plan.kernels import (
     Literal,
     Load,
     Loop,
-    PoolBack,
     Shape,
     View,
     chained,
     fixed,
     row_major,
 )
-from ganglion.compiler.plan.lowering import (
-    AffineIndex,
-    Lowering,
-    Pairs,
-    copy_into,
-    padded_images,
-)
+from ganglion.compiler.plan.lower_copies import copy_into, padded_images
+from ganglion.compiler.plan.lowering import AffineIndex, Lowering, Pairs
+from ganglion.compiler.plan.scan_scatter import PoolBack
 
 BOOL = np.dtype("bool")
 FEW_TAPS = 4  # of a window whose elements are loaded side by side, not in a loop

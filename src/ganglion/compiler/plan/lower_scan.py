@@ -6,7 +6,6 @@ them: then nothing is copied. Otherwise two slots take turns.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from ganglion.compiler.ir.arrays import slice_
@@ -17,12 +16,10 @@ from ganglion.compiler.plan.kernels import Buffer, Loop, View, row_major
 from ganglion.compiler.plan.lowering import Lowering, identity, never_packed
 from ganglion.compiler.plan.time_loop import TimeLoop, Window
 
-LowerNodes = Callable[[Lowering], None]
 
-
-def lower_scan(low: Lowering, node: Node, lower_nodes: LowerNodes) -> None:
+def lower_scan(low: Lowering, node: Node) -> None:
     """Lower a loop: its body by the same rules, for one thread."""
-    _LoweredScan(low, node).lower(lower_nodes)
+    _LoweredScan(low, node).lower()
 
 
 class _LoweredScan:
@@ -36,7 +33,7 @@ class _LoweredScan:
         alone = replace(
             low.target, thread_splits=1, winograd=False, scratch_for=never_packed
         )
-        self.inner = Lowering(self.body, set(), alone)
+        self.inner = Lowering(self.body, set(), alone, low.rules)
         self.windows: list[Window] = []
         self.results: dict[str, Value] = {}  # of each field
         outputs = list(self.body.outputs.items())
@@ -44,7 +41,7 @@ class _LoweredScan:
         # Carries of which all steps are asked for, before and behind.
         self.kept = {value: name for name, value in self.stacked.items()}
 
-    def lower(self, lower_nodes: LowerNodes) -> None:
+    def lower(self) -> None:
         """Emit the loop, and note what its fields are."""
         self._open_inputs()
         for number in range(self.carries):
@@ -54,7 +51,7 @@ class _LoweredScan:
                 self._open_output(name, value)
         inner = self.inner
         inner.count = self.low.count
-        lower_nodes(inner)
+        inner.lower_nodes()
         for value, buffer in list(inner.destinations.items()):
             inner.buffers.get(value) or inner.store(value)
             assert inner.buffers[value] is buffer

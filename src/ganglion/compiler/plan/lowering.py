@@ -2,29 +2,36 @@
 
 A lazy value is asked for its element at affine indices of some loop, and answers with
 an expression; so broadcasts, transposes and slices cost nothing, and chains of
-pointwise ops are inlined into the kernel that stores their result.
+pointwise ops are inlined into the kernel that stores their result. Reductions, products
+and the state of a program, which nobody else asks for, are emitted as kernels.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
+from ganglion.compiler.ir import host
 from ganglion.compiler.ir.graph import (
     Constant,
     Deep,
     Graph,
     Input,
     Node,
+    Program,
+    ShapeError,
     Value,
     finished,
 )
 from ganglion.compiler.plan.kernels import (
     Apply,
+    Axis,
     Buffer,
     Contract,
     Expr,
@@ -38,13 +45,18 @@ from ganglion.compiler.plan.kernels import (
     Shuffled,
     Uniform,
     View,
+    rewrite,
     row_major,
 )
+from ganglion.compiler.plan.plan import Plan
+from ganglion.compiler.plan.scan_scatter import Scan
 
 # An index of a value as a function of the loop's axes: coefficients and a constant.
 AffineIndex = tuple[Shape, int]
 Indices = tuple[AffineIndex, ...]
 Pairs = tuple[tuple[int, int], ...]
+# How ops become kernels, by name; host calls by their kind. See `rules`.
+Rules = Mapping[str, Callable[["Lowering", Node], None]]
 
 _COSTS = {"exp": 8, "log": 10, "tanh": 12, "sigmoid": 10, "erf": 12, "power": 20}
 _COSTS |= {"log1p": 10, "expm1": 10, "sin": 12, "cos": 12, "divide": 3, "sqrt": 3}
@@ -53,6 +65,11 @@ CHEAP = 6  # recomputing this much costs less than storing and loading
 _MOVEMENT = ("broadcast", "transpose", "slice", "reverse", "reshape", "iota", "field")
 MAX_DEPTH, MAX_COST = 40, 200  # of an expression; beyond, values are stored
 LONG_SUM = 4096  # elements
+LANES = 16  # rows or columns: products with fewer are thin
+MAX_PARTIAL_SUMS = 1 << 17  # elements of partial sums, all parts together
+PART_ROWS = 64  # at least: fewer would read the right matrix too often
+CACHED_ELEMENTS = 2**17  # of a right matrix that stays in the cache meanwhile
+LARGE_PART_ROWS, FEWEST_PARTS = 256, 8  # where it does not
 
 
 def never_packed(_: Contract) -> None:
@@ -109,8 +126,10 @@ def _scaled(index: AffineIndex, factor: int, offset: int) -> AffineIndex:
 class Lowering:
     """The state of lowering one graph: what is stored where, and the kernels so far."""
 
-    def __init__(self, graph: Graph, data: set[str], target: Preferences) -> None:
-        self.graph, self.target = graph, target
+    def __init__(
+        self, graph: Graph, data: set[str], target: Preferences, rules: Rules
+    ) -> None:
+        self.graph, self.target, self.rules = graph, target, rules
         self.kernels: list[Kernel] = []
         self.buffers: dict[Value, Buffer] = {}
         # Where values go that have a place of their own, and what fields of loops are.
@@ -159,6 +178,15 @@ class Lowering:
         if self._costs.get(x, 0) > 0:
             self._expensive.add(x)
             self._costs[x] = 0
+
+    def lower_nodes(self) -> None:
+        """Emit the kernels of all ops that have a rule; others wait to be asked for."""
+        for node in self.graph.nodes:
+            _refuse_complex(node)
+            is_host_call = node.op.kind == host.KIND
+            rule = self.rules.get(host.KIND if is_host_call else node.op.name)
+            if rule is not None:
+                rule(self, node)
 
     # ---- buffers and kernels -----------------------------------------------------
 
@@ -479,50 +507,203 @@ _LAZY: dict[str, Callable[[Lowering, Node, Indices], Deep[Expr]]] = {
 }
 
 
-# ---- copying into a larger array ----------------------------------------------------
+# ---- reductions ----------------------------------------------------------------------
 
 
-def copy_into(
-    low: Lowering, x: Value, target: View, pairs: Pairs, interior: Shape
-) -> None:
-    """Copy a value into a larger one, after and between what is left free."""
-    if x.size == 0:
+def _reduction_indices(x: Value, axes: Shape) -> tuple[Shape, Indices]:
+    """Return a loop over kept axes, then reduced ones, and the indices of x in it."""
+    order = [i for i in range(x.ndim) if i not in axes] + list(axes)
+    rank = x.ndim
+    indices: list[Any] = [None] * rank
+    for position, axis in enumerate(order):
+        indices[axis] = (tuple(int(j == position) for j in range(rank)), 0)
+    return tuple(x.shape[i] for i in order), tuple(indices)
+
+
+def lower_reduce(low: Lowering, node: Node) -> None:
+    """Reduce in one loop; a long sum in parts that may run at the same time."""
+    (x,), axes = node.inputs, tuple(sorted(node.attrs["axes"]))
+    shape, indices = _reduction_indices(x, axes)
+    target = low.allocate(node)
+    kept, count = node.size, math.prod(x.shape[i] for i in axes)
+    most = low.target.thread_splits
+    parts = thread_split(x.shape[axes[0]], most) if axes else 1
+    is_sum = node.op.name == "sum"
+    sliced = bool(axes) and axes[0] > 0 and 2 * x.shape[0] >= most
+    long = count >= LONG_SUM and kept <= LONG_SUM and not sliced
+    expr = low.at(x, indices)
+    if not (is_sum and long and parts > 1):
+        view = View(target, row_major(node.shape))
+        low.emit(Loop.of(node.op.name, shape, expr, view, len(axes), node.op.name))
         return
-    strides = tuple(s * (i + 1) for s, i in zip(target.strides, interior, strict=True))
-    offset = sum(lo * s for (lo, _), s in zip(pairs, target.strides, strict=True))
-    view = View(target.buffer, strides, target.offset + offset)
-    low.emit(Loop.of("copy", x.shape, low.at(x, identity(x.shape)), view))
+    _long_sum(low, node, shape, expr, parts, target)
 
 
-def fill_border(low: Lowering, target: View, shape: Shape, pairs: Pairs) -> None:
-    """Fill what lies outside of an array, which is `pairs` larger, with zeros."""
-    dtype = target.buffer.dtype
-    inside = [(lo, n) for n, (lo, _) in zip(shape, pairs, strict=True)]
-    padded = [(0, lo + n + hi) for n, (lo, hi) in zip(shape, pairs, strict=True)]
-    for axis, (lo, hi) in enumerate(pairs):
-        for start, size in ((0, lo), (lo + shape[axis], hi)):
-            strip = [*inside[:axis], (start, size), *padded[axis + 1 :]]
-            sizes = tuple(size for _, size in strip)
-            offset = sum(
-                n * stride for (n, _), stride in zip(strip, target.strides, strict=True)
-            )
-            if 0 not in sizes:
-                view = replace(target, offset=target.offset + offset)
-                low.emit(Loop.of("fill", sizes, Literal(dtype, 0.0), view))
+def _long_sum(
+    low: Lowering, node: Node, shape: Shape, expr: Expr, parts: int, target: Buffer
+) -> None:
+    """Sum in a fixed number of parts that may run at the same time, then add those."""
+    kept = len(node.shape)
+    wide = np.dtype("float64") if node.dtype.kind == "f" else node.dtype
+    partial = low.new((parts, *node.shape), wide)
+    split_shape = (parts, *node.shape, shape[kept] // parts, *shape[kept + 1 :])
+    expr = _shifted(expr, kept, shape[kept] // parts)
+    view = View(partial, row_major(partial.shape))
+    reduced = len(shape) - kept
+    low.emit(Loop.of("sum", split_shape, expr, view, reduced, "sum"))
+    strides = row_major(partial.shape)
+    total = Load(wide, View(partial, (*strides[1:], strides[0])))
+    view = View(target, row_major(node.shape))
+    low.emit(Loop.of("sum", (*node.shape, parts), total, view, 1, "sum"))
 
 
-def padded_images(low: Lowering, x: Value, pairs: Pairs, interior: Shape) -> View:
-    """Return images with zeros around (and between) their pixels."""
-    if not any(lo or hi for lo, hi in pairs) and not any(interior):
-        view = low.view(x)
-        return view if view.strides[-1] == 1 else View.of(low.store(x))
-    spans = zip(x.shape[1:-1], pairs, interior, strict=True)
-    spatial = tuple(n + lo + hi + max(n - 1, 0) * i for n, (lo, hi), i in spans)
-    target = low.new((x.shape[0], *spatial, x.shape[-1]), x.dtype, "pad")
-    padded = View.of(target)
-    low.emit(Loop.of("fill", target.shape, Literal(x.dtype, 0.0), padded))
-    copy_into(low, x, padded, ((0, 0), *pairs, (0, 0)), (0, *interior, 0))
-    return padded
+def _shifted(expr: Expr, axis: int, part: int) -> Expr:
+    """Rewrite an expression for a loop whose axis is split into (part, index)."""
+
+    def strides(old: Shape) -> Shape:
+        return (old[axis] * part, *old) if old else ()
+
+    return rewrite(expr, strides)
+
+
+def lower_argmax(low: Lowering, node: Node) -> None:
+    """Find the index of the largest element along an axis."""
+    (x,) = node.inputs
+    shape, indices = _reduction_indices(x, (node.attrs["axis"],))
+    target = low.allocate(node)
+    view = View(target, row_major(node.shape))
+    low.emit(Loop.of("argmax", shape, low.at(x, indices), view, 1, "argmax"))
+
+
+def lower_cumsum(low: Lowering, node: Node) -> None:
+    """Add up along an axis, element by element."""
+    (x,), axis = node.inputs, node.attrs["axis"]
+    source, target = low.view(x), low.allocate(node)
+    order = [i for i in range(x.ndim) if i != axis] + [axis]
+
+    def ordered(view: View) -> View:
+        return View(view.buffer, tuple(view.strides[i] for i in order), view.offset)
+
+    shape = tuple(x.shape[i] for i in order)
+    low.emit(Scan("cumsum", shape, ordered(source), ordered(View.of(target))))
+
+
+# ---- products: matrices and all three passes of convolution --------------------------
+# They differ in nothing but their axes and strides, so all become a `Contract`.
+
+
+def lower_matmul(low: Lowering, node: Node) -> None:
+    """Multiply matrices; a right one that is transposed is packed, or copied first."""
+    a, b = node.inputs
+    left, right = low.view_in_any_order(a), _right_operand(low, b)
+    if node.ndim == 2 and min(node.shape) < LANES:
+        _lower_thin(low, node, left, _with_rows(low, b, right))
+        return
+    stored = _result_of_matmul(low, node)
+    product = _product(low, node, left, right, *stored)
+    scratch = low.target.scratch_for(product)
+    if scratch is not None:
+        buffer = low.new(scratch, node.dtype, "packed")
+        product = replace(product, packed=buffer)
+    elif right.strides[-1] != 1:
+        product = _product(low, node, left, _with_rows(low, b, right), *stored)
+    low.emit(product)
+
+
+def _product(
+    low: Lowering, node: Node, left: View, right: View, out: Shape, target: View
+) -> Contract:
+    """Return the contraction that a product of matrices is."""
+    batch = tuple(
+        Axis(size, left.strides[i], right.strides[i], out[i])
+        for i, size in enumerate(node.shape[:-2])
+    )
+    row = Axis(node.shape[-2], left.strides[-2], 0, out[-2])
+    parts = _row_parts(low, node)
+    if parts > 1:
+        each = row.size // parts
+        batch = (Axis(parts, row.left * each, 0, row.out * each),)
+        row = replace(row, size=each)
+    columns = (Axis(node.shape[-1], 0, right.strides[-1], out[-1]),)
+    inner = (Axis(node.inputs[0].shape[-1], left.strides[-1], right.strides[-2], 0),)
+    return Contract("matmul", batch, (row,), columns, inner, left, right, target)
+
+
+def _with_rows(low: Lowering, matrix: Value, view: View) -> View:
+    """Return a matrix with its rows side by side: one that is transposed is copied."""
+    if view.strides[-1] == 1 or matrix.shape[-1] == 1:
+        return view
+    return contiguous(low, view, matrix.shape, tuple(range(matrix.ndim)))
+
+
+def _right_operand(low: Lowering, value: Value) -> View:
+    """Return a product's right operand: in any order, if its rows stay rows."""
+    if not isinstance(value, Node) or value.op.name != "transpose":
+        return low.view(value)
+    keeps_rows = value.attrs["axes"][-1] == value.ndim - 1
+    return low.view_in_any_order(value) if keeps_rows else low.view(value)
+
+
+def _result_of_matmul(low: Lowering, node: Node) -> tuple[Shape, View]:
+    """Return the strides of a product's axes, and where it is stored.
+
+    Its rows are stored in the order in which its only reader wants them.
+    """
+    transposed = low.transposed_by(node)
+    if transposed is None:
+        out = row_major(node.shape)
+        return out, View(low.allocate(node), out)
+    strides = row_major(transposed.shape)
+    out = tuple(strides[transposed.attrs["axes"].index(i)] for i in range(node.ndim))
+    return out, View(low.allocate(transposed), out)
+
+
+def _row_parts(low: Lowering, node: Node) -> int:
+    """Return into how many parts of its rows a tall product is cut.
+
+    Each part goes through all of the right matrix, which stays in the cache; and what
+    it reads and writes may stay there, too, between the kernels before and after it.
+    """
+    if node.ndim != 2:
+        return 1
+    rows, right = node.shape[0], node.inputs[1]
+    if right.size <= CACHED_ELEMENTS:
+        parts = thread_split(rows, low.target.thread_splits)
+        return parts if rows >= PART_ROWS * parts else 1
+    most = min(low.target.thread_splits, rows // LARGE_PART_ROWS)
+    parts = thread_split(rows, max(1, most))
+    return parts if parts >= FEWEST_PARTS else 1
+
+
+def _lower_thin(low: Lowering, node: Node, left: View, right: View) -> None:
+    """Multiply by slices of the batch: of the rows, or of the inner axis.
+
+    So threads exchange little: their operands are large, the result is not.
+    """
+    (rows, columns), inner = node.shape, node.inputs[0].shape[1]
+    target = low.allocate(node)
+    by_rows = columns < LANES
+    long = rows if by_rows else inner
+    most = min(low.target.thread_splits, long // LANES)
+    parts = thread_split(long, max(1, most))
+    if not by_rows and node.size * parts > MAX_PARTIAL_SUMS:
+        parts = 1
+    each = long // parts
+    row = Axis(rows, left.strides[0], 0, columns)
+    step = Axis(inner, left.strides[1], right.strides[0], 0)
+    column = Axis(columns, 0, right.strides[1], 1)
+    if by_rows:
+        part = Axis(parts, row.left * each, 0, row.out * each)
+        row, out = replace(row, size=each), View(target, (columns * each, columns, 1))
+    else:
+        part = Axis(parts, step.left * each, step.right * each, node.size)
+        step = replace(step, size=each)
+        products = target if parts == 1 else low.new((parts, *node.shape), node.dtype)
+        out = View(products, (node.size, columns, 1))
+    low.emit(Contract("matmul", (part,), (row,), (column,), (step,), left, right, out))
+    if out.buffer is not target:
+        sums = Load(node.dtype, View(out.buffer, (columns, 1, node.size)))
+        low.emit(Loop.of("sum", (*node.shape, parts), sums, View.of(target), 1, "sum"))
 
 
 def contiguous(low: Lowering, view: View, shape: Shape, order: Shape) -> View:
@@ -535,3 +716,78 @@ def contiguous(low: Lowering, view: View, shape: Shape, order: Shape) -> View:
     for position, axis in enumerate(order):
         strides[axis] = row_major(sizes)[position]
     return View(target, tuple(strides))
+
+
+# ---- a program: its results and its state --------------------------------------------
+
+
+def lower(program: Program, target: Preferences, rules: Rules) -> Plan:
+    """Return the kernels of a program, in order, and the buffers they work on."""
+    low = Lowering(program.graph, set(program.data), target, rules)
+    low.lower_nodes()
+    results = _results(low, program.results)
+    _write_state(low, program)
+    inputs = {value.name: low.buffers[value] for value in program.graph.inputs}
+    data = {name: inputs[name] for name in program.data}
+    state = {name: inputs[name] for name in program.state}
+    return Plan(program.graph.name, tuple(low.kernels), data, state, results)
+
+
+def _refuse_complex(node: Node) -> None:
+    if node.dtype.kind == "c" and node.op.kind not in (host.KIND, "item"):
+        raise ShapeError(
+            f"{node.op.name}: complex numbers are not compiled {node.origin}: compute "
+            "with their parts, `ops.real(x)` and `ops.imag(x)`, or set run_eagerly=True"
+        )
+
+
+def _results(low: Lowering, names: tuple[str, ...]) -> dict[str, Buffer]:
+    results = {}
+    for name in names:
+        value = low.graph.outputs[name]
+        buffer = Buffer(name, value.shape, value.dtype, "result")
+        if value.size:
+            expr = low.at(value, identity(value.shape))
+            low.emit(Loop.of("result", value.shape, expr, View.of(buffer)))
+        results[name] = buffer
+    return results
+
+
+def _write_state(low: Lowering, program: Program) -> None:
+    """Write new states in place where the old value is no longer read."""
+    inputs = {value.name: value for value in low.graph.inputs}
+    writers: list[Loop] = []
+    for name in program.state:
+        value = low.graph.outputs.get(name)
+        if value is not None and value.size:
+            writers.append(_writer(low, value, low.buffers[inputs[name]]))
+    copies: list[Kernel] = []
+    readers: dict[Buffer, set[int]] = {}
+    for number, writer in enumerate(writers):
+        for root in writer.memory_read:
+            readers.setdefault(root, set()).add(number)
+    for number, writer in enumerate(writers):
+        state = writer.target.buffer
+        if readers.get(state, set()) - {number} or _reads_other_elements(writer):
+            copy = low.new(state.shape, state.dtype, "next")
+            low.emit(replace(writer, outputs=((writer.expr, View.of(copy)),)))
+            load = Load(state.dtype, View.of(copy))
+            copies.append(Loop.of("copy", state.shape, load, View.of(state)))
+        else:
+            low.emit(writer)
+    for kernel in copies:
+        low.emit(kernel)
+
+
+def _writer(low: Lowering, value: Value, state: Buffer) -> Loop:
+    expr = low.at(value, identity(value.shape), force=isinstance(value, Node))
+    return Loop.of("update", value.shape, expr, View.of(state))
+
+
+def _reads_other_elements(writer: Loop) -> bool:
+    """Return whether a new state needs other elements of the old one than its own."""
+    state, strides = writer.target.buffer, writer.target.strides
+    return any(
+        isinstance(load, Load) and (load.view.strides, load.view.offset) != (strides, 0)
+        for load in writer.reading(state)
+    )

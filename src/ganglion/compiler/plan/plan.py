@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ganglion.compiler.plan.expressions import BufferKey
-from ganglion.compiler.plan.kernels import Buffer, Expr, Kernel, walk
+from ganglion.compiler.plan.kernels import Buffer, BufferKey, Expr, Kernel, walk
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,16 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ganglion.compiler.plan.expressions import BufferKey, record
 from ganglion.compiler.plan.kernels import (
     Axis,
     Buffer,
+    BufferKey,
     Contract,
     Footprint,
     Kernel,
     Loop,
     Memory,
+    record,
 )
 
 

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from ganglion.compiler.ir.table import OPS
-from ganglion.compiler.plan.expressions import record
 from ganglion.compiler.plan.kernels import (
     CALL,
     MULTIPLY_ADD,
@@ -31,6 +30,7 @@ from ganglion.compiler.plan.kernels import (
     Memory,
     Shape,
     View,
+    record,
 )
 
 LANES, NARROW = 16, 8  # channels are padded to the narrow vector, cut into wide ones

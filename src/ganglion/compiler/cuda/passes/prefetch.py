@@ -13,8 +13,15 @@ from dataclasses import dataclass, replace
 from ganglion.compiler.cuda.launches import StepKernels
 from ganglion.compiler.cuda.text import BF16, computed
 from ganglion.compiler.plan.epilogues import is_copy, is_map
-from ganglion.compiler.plan.expressions import BufferKey
-from ganglion.compiler.plan.kernels import Buffer, Kernel, Load, Loop, View, row_major
+from ganglion.compiler.plan.kernels import (
+    Buffer,
+    BufferKey,
+    Kernel,
+    Load,
+    Loop,
+    View,
+    row_major,
+)
 from ganglion.compiler.plan.plan import (
     Uses,
     map_buffers,

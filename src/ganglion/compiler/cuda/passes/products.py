@@ -34,22 +34,22 @@ from ganglion.compiler.cuda.tiling import (
     plain_splits,
 )
 from ganglion.compiler.plan.epilogues import is_copy, is_flat, is_map, tables_of
-from ganglion.compiler.plan.expressions import BufferKey, record
 from ganglion.compiler.plan.kernels import (
     Apply,
     Axis,
     Buffer,
+    BufferKey,
     Contract,
     Expr,
     Kernel,
     Literal,
     Load,
     Loop,
-    PoolBack,
     Shape,
     View,
     chained,
     fixed,
+    record,
     rewrite,
     row_major,
     sources,
@@ -57,6 +57,7 @@ from ganglion.compiler.plan.kernels import (
 )
 from ganglion.compiler.plan.passes.loops import collapse
 from ganglion.compiler.plan.plan import Uses, map_buffers, read_by, written_by
+from ganglion.compiler.plan.scan_scatter import PoolBack
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import Any
 
 from ganglion.compiler.cuda.launches import StepKernels
 from ganglion.compiler.plan.epilogues import is_map
-from ganglion.compiler.plan.expressions import BufferKey
 from ganglion.compiler.plan.kernels import (
     Buffer,
+    BufferKey,
     Kernel,
     Literal,
     Loop,

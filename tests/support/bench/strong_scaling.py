@@ -1,7 +1,7 @@
 """Times a training step on 1, 2, 4 ... threads: strong scaling, and equal bits.
 
-    python tests/support/strong_scaling.py --threads 1,2,4,8,16
-    python tests/support/strong_scaling.py wide mnist-cnn --write docs/scaling.md
+    python tests/support/bench/strong_scaling.py --threads 1,2,4,8,16
+    python tests/support/bench/strong_scaling.py wide mnist-cnn --write docs/scaling.md
 
 Every number of threads has a process of its own; they take turns, on noise, through
 `fit`. A row has the median milliseconds of a step over the rounds. After the first
@@ -22,9 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from folders import SOURCE
-
-sys.path.insert(0, str(SOURCE))
+sys.path.insert(0, str(Path(__file__).parents[3] / "src"))
 
 PROBES = ("mnist-perceptron", "mnist-mlp", "mnist-cnn", "cifar10-cam")
 SECONDS = 0.3  # of a turn

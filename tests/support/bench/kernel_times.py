@@ -1,7 +1,7 @@
 """Times each kernel of a recipe's training step on some threads.
 
-    python tests/support/kernel_times.py mnist-mlp --threads 1,16
-    python tests/support/kernel_times.py wide --threads 2 --least 1
+    python tests/support/bench/kernel_times.py mnist-mlp --threads 1,16
+    python tests/support/bench/kernel_times.py wide --threads 2 --least 1
 
 The step is run up to the end of each kernel (of each segment, whose kernels run slice
 by slice): a row is the microseconds that it takes longer than the step up to the one
@@ -16,11 +16,11 @@ import os
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
-from folders import SOURCE
 
-sys.path.insert(0, str(SOURCE))
+sys.path.insert(0, str(Path(__file__).parents[3] / "src"))
 
 from ganglion import recipes
 from ganglion.compiler.cpu import backend, jit, threads

@@ -1,6 +1,6 @@
 """A server under load: many clients, some slow, some broken, some far too large.
 
-    python tests/support/serve_load.py MODEL --requests 4000 --clients 8
+    python tests/support/bench/serve_load.py MODEL --requests 4000 --clients 8
 
 Starts `ganglion serve`, asks it from several clients at once, kills it in the
 middle (SIGTERM: what is under way must be answered; then SIGKILL: it must come

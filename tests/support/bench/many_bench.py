@@ -1,7 +1,7 @@
 """Model-steps a second of many small networks: Ganglion beside JAX and PyTorch.
 
-    python tests/support/many_bench.py --models 256 --threads 2 --rounds 5
-    python tests/support/many_bench.py --network mnist --models 64
+    python tests/support/bench/many_bench.py --models 256 --threads 2 --rounds 5
+    python tests/support/bench/many_bench.py --network mnist --models 64
 
 Networks of 20-64-64-1 with ReLU, batches of 32, Adam, another rate and seed each; or
 784-128-128-10 on digits, batches of 128, SGD. A round is some epochs of all models.

@@ -1,7 +1,7 @@
 """How much slower a training step gets beside other busy processes, and PyTorch's.
 
-    python tests/support/contention.py                      # two others
-    python tests/support/contention.py --others 2 8 --recipes mnist-cnn
+    python tests/support/bench/contention.py                      # two others
+    python tests/support/bench/contention.py --others 2 8 --recipes mnist-cnn
 
 Engines take turns, each alone and beside so many processes that only count, in rounds
 of about a second. A row has the median milliseconds of a step, alone and beside them,

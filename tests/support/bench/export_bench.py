@@ -1,6 +1,6 @@
 """Exported models beside ONNX Runtime and PyTorch: latency of a row, throughput.
 
-    python tests/support/export_bench.py --networks mnist-mlp mnist-cnn --threads 1
+    python tests/support/bench/export_bench.py --networks mnist-mlp --threads 1
 
 Every engine in its fastest way: Ganglion's object file for this machine, and its C99
 file by `gcc -O3 -march=native`; ONNX Runtime on the exported ONNX file; PyTorch
@@ -24,11 +24,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from exported_models import Shared, compile_c, link
 
 import ganglion as keras
 from ganglion import datasets, recipes
 from ganglion.export import export_model
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from exported_models import Shared, compile_c, link
 
 BATCHES = (1, 16, 64, 256, 1024)  # that rivals choose their fastest of
 LITE = "efficientnet-lite0"

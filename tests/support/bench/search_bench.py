@@ -1,6 +1,6 @@
 """A search on Fashion-MNIST by Optuna: trials in batches beside one trial at a time.
 
-    python tests/support/search_bench.py --trials 200 --batch 32 --rows 6000
+    python tests/support/bench/search_bench.py --trials 200 --batch 32 --rows 6000
 
 A trial is a network 784-units-10 with dropout, trained by AdamW; units, rate, dropout
 and weight decay are searched by TPE, and the median of the others prunes a trial after

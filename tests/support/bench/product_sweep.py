@@ -1,8 +1,8 @@
 """Times matrix products beside NumPy's (OpenBLAS) and PyTorch's (oneDNN or MKL).
 
-    python tests/support/product_sweep.py --threads 1
-    python tests/support/product_sweep.py --threads 16 --seconds 180
-    python tests/support/product_sweep.py --only 4096x4096 --tune inner_block=384
+    python tests/support/bench/product_sweep.py --threads 1
+    python tests/support/bench/product_sweep.py --threads 16 --seconds 180
+    python tests/support/bench/product_sweep.py --only 4096x4096 --tune inner_block=384
 
 Engines take turns; a row has the best GFLOP/s of each, and the ratio of Ganglion to the
 better of the others: the median over the rounds. Processor time is counted on one

@@ -1,8 +1,8 @@
 """How long many small networks take to start: each is built, compiled and fitted once.
 
-    python tests/support/fifty_networks.py             # as the cache is
-    python tests/support/fifty_networks.py --cold      # with an empty cache
-    python tests/support/fifty_networks.py --torch     # the same in PyTorch
+    python tests/support/bench/fifty_networks.py             # as the cache is
+    python tests/support/bench/fifty_networks.py --cold      # with an empty cache
+    python tests/support/bench/fifty_networks.py --torch     # the same in PyTorch
 
 Prints processor time and wall time of all networks, then of the first and the fastest.
 """

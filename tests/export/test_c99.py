@@ -47,13 +47,6 @@ def test_efficientnet_lite0(tmp_path):
     check(model, Shared(library, "lite", model, data), rows=1)
 
 
-def test_what_runs_on_the_host_is_left_out_and_said(tmp_path):
-    _, _, told = exported("text", tmp_path)
-    assert '"text_vectorization" (TextVectorization): runs on the host' in str(told)
-    assert "runs on the host" in (tmp_path / "text.h").read_text()
-    assert "const int" in (tmp_path / "text.h").read_text()
-
-
 def model_of(*stack, shape=(4,)):
     return keras.Sequential([keras.Input(shape), *stack])
 

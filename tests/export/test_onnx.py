@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -159,18 +158,6 @@ def test_the_file_is_what_others_would_write(tmp_path: Path) -> None:
     (entry,) = proto.graph.input
     sizes = [d.dim_param or d.dim_value for d in entry.type.tensor_type.shape.dim]
     assert sizes == ["batch", 24, 24, 3]
-
-
-def test_text_begins_with_its_numbers_and_the_file_says_so(tmp_path: Path) -> None:
-    import onnx
-
-    told = export_model(made("text"), tmp_path / "m.onnx")
-    assert '"text_vectorization" (TextVectorization): runs on the host' in str(told)
-    entries = onnx.load(tmp_path / "m.onnx").metadata_props
-    metadata = {entry.key: entry.value for entry in entries}
-    assert "TextVectorization" in metadata["note_0"]
-    words = made("text").layers[1].get_vocabulary()
-    assert json.loads(metadata["vocabulary_of_text_vectorization"]) == words
 
 
 def test_lookups_of_words_and_numbers_are_in_the_file(tmp_path: Path) -> None:

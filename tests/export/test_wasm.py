@@ -31,7 +31,9 @@ def in_node(path, rows):
 
 def check(model, path, rows=3):
     arrays, expected = rows_for(model, rows)
-    flat = [[array[i].reshape(-1).tolist() for array in arrays] for i in range(rows)]
+    flat = [
+        [array[i : i + 1].reshape(-1).tolist() for array in arrays] for i in range(rows)
+    ]
     for result, wanted in zip(in_node(path, flat), expected, strict=True):
         wanted = wanted.reshape(rows, -1)
         np.testing.assert_allclose(result, wanted, atol=1e-4, rtol=0)

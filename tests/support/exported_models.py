@@ -77,6 +77,42 @@ def _odds_and_ends():
     return keras.Model([a, b], [first, layers.Dense(3, name="second")(codes)])
 
 
+def _categories():
+    """Every layer that looks up or hashes, and in other ways than `_text`."""
+    text = keras.Input((1,), dtype="string", name="text")
+    words = keras.Input((3,), dtype="string", name="words")
+    year, price = keras.Input((2,), dtype="int32", name="year"), keras.Input((2,))
+    place = keras.Input((1,), dtype="int64", name="place")
+    grams = layers.TextVectorization(ngrams=2, output_mode="tf_idf", name="grams")
+    grams.adapt(["the cat sat", "on the mat", "a dog ran on the mat"])
+    letters = layers.TextVectorization(
+        split="character", standardize="lower", output_sequence_length=9
+    )
+    letters.adapt(["the cat sat ä"])
+    animals = layers.StringLookup(
+        vocabulary=["cat", "dog", "a mat"], num_oov_indices=3, output_mode="multi_hot"
+    )
+    years = layers.IntegerLookup(
+        vocabulary=[7, 3, -1], num_oov_indices=4, mask_token=0, output_mode="count"
+    )
+    cells = layers.Discretization([0.2, 0.7], output_mode="one_hot")(price)
+    crossed = layers.HashedCrossing(11, output_mode="one_hot")
+    salted = layers.Hashing(6, salt=[133, 137], mask_value="dog", output_mode="count")
+    parts = [
+        grams(text),
+        layers.Flatten()(layers.Embedding(20, 2)(letters(text))),
+        animals(words),
+        layers.CategoryEncoding(6, "multi_hot")(layers.Hashing(6)(words)),
+        salted(words),
+        years(year),
+        layers.Hashing(5, mask_value=3, output_mode="multi_hot")(year),
+        crossed([text, place]),
+        layers.Flatten()(cells),
+    ]
+    hidden = layers.Dense(8, activation="tanh")(layers.Concatenate()(parts))
+    return keras.Model([text, words, year, price, place], layers.Dense(3)(hidden))
+
+
 MAKERS = {
     "mlp": _recipe("mnist-mlp"),
     "cnn": _recipe("mnist-cnn"),
@@ -85,6 +121,7 @@ MAKERS = {
     "lstm": _lstm,
     "transformer": _transformer,
     "text": _text,
+    "categories": _categories,
     "odds": _odds_and_ends,
 }
 
@@ -108,15 +145,12 @@ def rows_for(model, rows):
     """Return arrays for what an exported file takes, and what the model predicts."""
     rng = np.random.default_rng(3)
     network = model._network
-    if network.host_part is not None:
-        texts = np.array(["the dog sat", "a mat", "on on the", "cat ran the zoo"])
-        texts = np.resize(texts, rows)
-        ids = [np.asarray(x) for x in network.host_part.run(texts)]
-        return ids, [model.predict(texts, verbose=0)]
     arrays = []
     for tensor in network.flat_inputs:
         shape = (rows, *tensor.shape[1:])
-        if np.dtype(tensor.dtype).kind == "i":
+        if tensor.dtype == "string":
+            arrays.append(rng.choice(np.array(TEXTS, object), shape))
+        elif np.dtype(tensor.dtype).kind == "i":
             arrays.append(rng.integers(0, 20, shape, tensor.dtype))
         else:
             arrays.append(rng.random(shape, np.float32))
@@ -124,6 +158,8 @@ def rows_for(model, rows):
     return arrays, expected if isinstance(expected, list) else [expected]
 
 
+TEXTS = ["The dog, sat!", "a mat", "on\ton the mat", "cat ran - the zoo's Äö",
+         "dog", "cat", "the\nCAT  (sat) on a dog's mat; why?"]  # fmt: skip
 _GUARD = b"guard" * 20
 
 
@@ -145,18 +181,33 @@ class Shared:
         """Call `predict` row by row, or `predict_batch`; return what it gives."""
         rows = len(arrays[0])
         results = [np.full(o.shape, np.nan, o.dtype) for o in outputs]
-        arrays = [np.ascontiguousarray(a) for a in arrays]
+        arrays = [_as_passed(a) for a in arrays]
         suffix = "_batch" if batch else ""
         function = getattr(self._library, f"{self._name}_predict{suffix}")
         function.restype = None
         for row in range(1 if batch else rows):
-            pointers = [ctypes.c_void_p(a[row:].ctypes.data) for a in arrays + results]
+            pointers = [_address(a, row, rows) for a in arrays + results]
             pointers += [ctypes.c_size_t(rows)] if batch else []
             if self._weights is not None:
                 pointers.append(ctypes.c_void_p(self._weights.ctypes.data))
             function(*pointers, self._workspace)
         assert self._workspace.raw.endswith(_GUARD)
         return results
+
+
+def _as_passed(array):
+    """Return an array as C takes it; texts as pointers to them."""
+    if array.dtype != object:
+        return np.ascontiguousarray(array)
+    texts = [text.encode() for text in array.reshape(-1)]
+    return (ctypes.c_char_p * len(texts))(*texts)
+
+
+def _address(array, row, rows):
+    if isinstance(array, np.ndarray):
+        return ctypes.c_void_p(array[row:].ctypes.data)
+    width = len(array) // rows
+    return ctypes.byref(array, row * width * ctypes.sizeof(ctypes.c_char_p))
 
 
 def _aligned(data):

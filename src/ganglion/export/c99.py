@@ -24,6 +24,8 @@ from ganglion.export.planning import (
     planned,
 )
 from ganglion.export.quantized import quantized
+from ganglion.export.text.calls import Argument, FrontCode, Given, Memory
+from ganglion.export.text.translation import C_TYPES, as_c, routine
 from ganglion.export.wide_floats import in_float32
 
 _PER_LINE = 8  # numbers
@@ -60,7 +62,7 @@ def write(
         files[path.with_suffix(".weights")] = program.weights
     link = f"cc -std=c99 -O3 -c {path.name}"
     notes.append(f"Compile it with: {link}")
-    return Artifact(files, (*plan.inference.notes, *notes))
+    return Artifact(files, tuple(notes))
 
 
 class CProgram:
@@ -69,12 +71,16 @@ class CProgram:
     def __init__(self, name: str, plan: ExportPlan, in_file: bool = False) -> None:
         self.name, self.plan, self._in_file = name, plan, in_file
         self._names: dict[str, str] = {}  # of functions, by their text without one
-        constants = constants_of(plan.kernels)
-        self._numbers = {id(b.array): n for n, b in enumerate(constants)}
-        self._arrays = [_array(buffer) for buffer in constants]
+        front = plan.inference.front
+        self._front = None if front is None else FrontCode(front, 1, plan.workspace, {})
+        self._memory = plan.workspace if self._front is None else self._front.end
+        arrays = [buffer.array for buffer in constants_of(plan.kernels)]
+        arrays += self._front.arrays() if self._front is not None else []
+        self._numbers = {id(array): n for n, array in enumerate(arrays)}
+        self._arrays = [np.ascontiguousarray(array) for array in arrays]
         self._starts, self.weights = _laid_out(self._arrays)
         size = len(self.weights) if in_file else None
-        workspace = plan.workspace + ALIGNMENT if plan.workspace else 0
+        workspace = self._memory + ALIGNMENT if self._memory else 0
         self.interface = Interface(name, plan.inference, workspace, size)
         self._ports = {
             **{port.name: port.name for port in plan.inference.inputs},
@@ -96,8 +102,9 @@ class CProgram:
                 "#include <math.h>",
                 "",
                 *constants,
+                *self._routines(),
                 *functions,
-                *self._predict(calls),
+                *self._predict([*self._front_calls(), *calls]),
                 *self._predict_batch(),
             ]
         )
@@ -117,13 +124,47 @@ class CProgram:
         """Return where a buffer of the plan is, in `predict`."""
         kind = c_type(buffer.dtype)
         if buffer.array is not None:
-            index = self._numbers[id(buffer.array)]
-            if not self._in_file:
-                return f"w{index}"
-            return f"(const {kind} *)(file + {self._starts[index]})"
+            return self._array_address(buffer.array)
         if buffer.kind == "arena":
             return f"({kind} *)(memory + {self.plan.offsets[buffer.root]})"
+        if self._front is not None and buffer.name not in self._ports:
+            return self._argument(self._front.place(buffer.name), "Numbers")
         return self._ports[buffer.name]
+
+    def _array_address(self, array: np.ndarray) -> str:
+        index = self._numbers[id(array)]
+        if not self._in_file:
+            return f"w{index}"
+        return f"(const {c_type(array.dtype)} *)(file + {self._starts[index]})"
+
+    # ---- text --------------------------------------------------------------------
+
+    def _routines(self) -> Iterator[str]:
+        """Yield what makes numbers of texts and categories."""
+        calls = [] if self._front is None else self._front.calls
+        names = [call.routine for call in calls if call.source is None]
+        yield from as_c(names, self.name)
+        for dtype in dict.fromkeys(call.source for call in calls):
+            if dtype is not None:
+                prefix = f"{self.name}_{dtype.name}"
+                yield from as_c(["as_whole"], prefix, c_type(dtype))
+
+    def _front_calls(self) -> Iterator[str]:
+        for call in [] if self._front is None else self._front.calls:
+            kinds = routine(call.routine).parameters.values()
+            pairs = zip(call.arguments, kinds, strict=True)
+            passed = ", ".join(self._argument(value, kind) for value, kind in pairs)
+            kind = f"_{call.source.name}" if call.source is not None else ""
+            yield f"{self.name}{kind}_{call.routine}({passed});"
+
+    def _argument(self, value: Argument, kind: str) -> str:
+        if isinstance(value, Given):
+            return self.plan.inference.inputs[value.number].name
+        if isinstance(value, Memory):
+            return f"({C_TYPES[kind]})(memory + {value.start})"
+        if isinstance(value, np.ndarray):
+            return self._array_address(value)
+        return f"{value}ull"
 
     # ---- functions ---------------------------------------------------------------
 
@@ -170,7 +211,7 @@ class CProgram:
         yield f"{self.interface.prototype()} {{"
         if self._in_file:
             yield "  const unsigned char *const file = (const unsigned char *)weights;"
-        if self.plan.workspace:
+        if self._memory:
             yield "  const uintptr_t start = (uintptr_t)workspace;"
             yield (
                 "  unsigned char *const memory = (unsigned char *)workspace"
@@ -200,11 +241,6 @@ def _numbers(array: np.ndarray) -> str:
         text = "f, ".join([value.hex() for value in array.tolist()]) + "f"
         return text.replace("0000000p", "p")  # what a double has more
     return ", ".join(number(value, array.dtype) for value in array.tolist())
-
-
-def _array(buffer: Buffer) -> np.ndarray:
-    assert buffer.array is not None
-    return np.ascontiguousarray(buffer.array)
 
 
 def _laid_out(arrays: list[np.ndarray]) -> tuple[list[int], bytes]:

@@ -6,10 +6,9 @@ factors and terms of its channels (batch normalisation, mostly) goes into its we
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,6 +31,8 @@ from ganglion.compiler.ir.graph import (
 from ganglion.compiler.ir.host import KIND as HOST
 from ganglion.compiler.ir.shaping import broadcast
 from ganglion.compiler.ir.simplify import simplify
+from ganglion.export.ports import STRINGS, Port
+from ganglion.export.text.front import Front, front_of
 from ganglion.layers.preprocessing.host import HostOutputs
 from ganglion.symbolic import TEXT, KerasTensor
 from ganglion.training.tracing import program_of, uncollected
@@ -39,29 +40,20 @@ from ganglion.variables import Scope
 
 
 @dataclass(frozen=True)
-class Port:
-    """An input or an output: its name, its shape without rows, and its type."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: np.dtype
-
-    @property
-    def size(self) -> int:
-        """The elements of a row."""
-        return math.prod(self.shape)
-
-
-@dataclass(frozen=True)
 class Inference:
     """The forward pass of a model for some rows at once."""
 
     name: str  # of the model
-    program: Program  # its data are the inputs, its results the outputs, in order
+    program: Program  # its data are the numbers, its results the outputs, in order
     rows: int
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
-    notes: tuple[str, ...] = ()
+    front: Front | None = None  # from the inputs to the numbers
+
+    @property
+    def numbers(self) -> tuple[Port, ...]:
+        """What the program begins with: the inputs, or what layers for text give."""
+        return self.inputs if self.front is None else self.front.begins_with
 
 
 def inference_of(
@@ -69,8 +61,8 @@ def inference_of(
 ) -> Inference:
     """Trace a built model; refuse what no file can hold, by the name of the layer.
 
-    A layer that runs on the host (for text, a lookup, a hash) is left out: the file
-    begins with the numbers that such layers give, and a note says so.
+    Layers that run on the host (for text, a lookup, a hash) are its front, and not in
+    the program, which begins with the numbers that they give.
 
     Args:
         model: The model.
@@ -78,11 +70,17 @@ def inference_of(
         input_signature: The shape and type of each input, where the model leaves it.
         may_draw: Whether the format has random numbers of its own.
     """
-    ports, notes = _input_ports(model, input_signature)
-    data = [Input(port.name, (rows, *port.shape), port.dtype) for port in ports]
+    ports = _input_ports(model, input_signature)
+    front = _front(model, ports)
+    numbers = ports if front is None else front.begins_with
+    data = [Input(port.name, (rows, *port.shape), port.dtype) for port in numbers]
     with uncollected:
         with Scope(training=False) as scope:
-            outputs = tree.flatten(model(_structure(model, input_signature, data)))
+            if front is not None:
+                passed: Any = HostOutputs(front.finished(data))
+            else:
+                passed = _structure(model, input_signature, data)
+            outputs = tree.flatten(model(passed))
         if may_draw:  # the state of a generator stays behind
             for seed in model._seed_generators:
                 scope.writes.pop(seed.state, None)
@@ -103,26 +101,21 @@ def inference_of(
             _output_port(name, value.shape, value.dtype, rows)
             for name, value in zip(names, outputs, strict=True)
         ),
-        notes,
+        front,
     )
 
 
 # ---- ends ----------------------------------------------------------------------------
 
 
-def _input_ports(
-    model: Any, signature: Any
-) -> tuple[tuple[Port, ...], tuple[str, ...]]:
-    network, notes = model._network, []
+def _input_ports(model: Any, signature: Any) -> tuple[Port, ...]:
+    network = model._network
     if network is None:
         tensors = tree.flatten(_specs(model, signature))
         names = [getattr(spec, "name", None) or "" for spec in tensors]
         names = [name or f"input_{number}" for number, name in enumerate(names)]
     else:
-        tensors, names = network.step_inputs, network.input_names
-        if network.host_part is not None:
-            notes.append(_host_note(network.host_part))
-            names = [f"input_{number}" for number in range(len(tensors))]
+        tensors, names = network.flat_inputs, network.input_names
         specs = [None] * len(tensors) if signature is None else tree.flatten(signature)
         if len(specs) != len(tensors):
             raise ValueError(
@@ -130,12 +123,25 @@ def _input_ports(
                 f'"{model.name}" has {len(tensors)}.'
             )
         tensors = [
-            tensor if spec is None else spec
+            tensor if spec is None or tensor.dtype == TEXT else spec
             for spec, tensor in zip(specs, tensors, strict=True)
         ]
     names = _identifiers(["input"] if len(tensors) == 1 else names)
-    ports = [_port(name, spec) for name, spec in zip(names, tensors, strict=True)]
-    return tuple(ports), tuple(notes)
+    pairs = zip(names, tensors, strict=True)
+    return tuple(_port(name, spec) for name, spec in pairs)
+
+
+def _front(model: Any, ports: Sequence[Port]) -> Front | None:
+    """Return what runs before the graph, None if there is nothing."""
+    network = model._network
+    if network is not None and network.host_part is not None:
+        return front_of(network, ports)
+    for port in ports:
+        if port.is_text:
+            raise ValueError(
+                f'The input "{port.name}" is text, and no layer makes numbers of it.'
+            )
+    return None
 
 
 def _specs(model: Any, signature: Any) -> Any:
@@ -155,14 +161,14 @@ def _specs(model: Any, signature: Any) -> Any:
 
 def _port(name: str, spec: Any) -> Port:
     shape = tuple(spec.shape)
-    if spec.dtype == TEXT:
-        raise ValueError(f'The input "{name}" is text, which no exported file takes.')
     if None in shape[1:]:
         raise ValueError(
             f'The input "{name}" has the shape {shape}: an exported file has fixed '
             "sizes. Give `input_signature=[InputSpec(shape=(None, 100, 8))]`, or "
             "--shape 100x8."
         )
+    if spec.dtype == TEXT:
+        return Port(name, shape[1:], STRINGS)
     dtype = getattr(spec.dtype, "name", spec.dtype)
     return Port(name, shape[1:], np.dtype(dtype or "float32"))
 
@@ -207,24 +213,11 @@ def _identifiers(names: Iterable[str]) -> list[str]:
 def _structure(model: Any, signature: Any, values: list[Input]) -> Any:
     """Return the inputs as the model is called with them."""
     network = model._network
-    if network is not None and network.host_part is not None:
-        return HostOutputs(values)
     if network is not None:
         structure = tree.pack(network.inputs, values)
         is_list = isinstance(structure, (list, tuple)) and len(structure) == 1
         return structure[0] if is_list else structure
     return tree.pack(_specs(model, signature), values)
-
-
-def _host_note(part: Any) -> str:
-    if part.reason_against_steps is not None:
-        raise ValueError(part.reason_against_steps)
-    layers = [call.operation for call in part.calls if hasattr(call.operation, "name")]
-    names = ", ".join(f'"{layer.name}" ({type(layer).__name__})' for layer in layers)
-    return (
-        f"{names}: runs on the host and is not in the file, which begins with the "
-        "numbers that it gives."
-    )
 
 
 # ---- what no file holds --------------------------------------------------------------

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from ganglion import config
 from ganglion.export.c_text import c_type
-from ganglion.export.inference import Inference, Port
+from ganglion.export.inference import Inference
+from ganglion.export.ports import Port
 
 
 def identifier(path: Path, name: str | None) -> str:
@@ -39,7 +40,7 @@ class Interface:
     def parameters(self, batch: bool = False) -> str:
         """Return the parameters of `predict`, or of `predict_batch`."""
         words = [
-            f"{'' if is_output else 'const '}{c_type(port.dtype)} *{port.name}"
+            f"{'' if is_output else 'const '}{_element(port)} *{port.name}"
             for port, is_output in self.ports
         ]
         words += ["size_t rows"] if batch else []
@@ -56,7 +57,7 @@ class Interface:
         upper = self.name.upper()
         sizes = [
             f"#define {upper}_{port.name.upper()}_SIZE {port.size}"
-            f"  /* {c_type(port.dtype)}, {_shape(port)} */"
+            f"  /* {_described(port)} */"
             for port, _ in self.ports
         ]
         more = [
@@ -68,11 +69,9 @@ class Interface:
                 f"#define {upper}_WEIGHTS {self.weights}"
                 f"  /* bytes of {self.name}.weights; aligned to 64 in memory */"
             )
-        notes = "".join(f"\n   {_comment(note)}" for note in self.inference.notes)
         return _HEADER.format(
             model=_comment(self.inference.name),
             version=config.VERSION,
-            notes=notes,
             guard=f"{upper}_H",
             sizes="\n".join([*sizes, *more]),
             predict=self.prototype(),
@@ -80,8 +79,15 @@ class Interface:
         )
 
 
-def _shape(port: Port) -> str:
-    return " x ".join(map(str, port.shape)) or "1"
+def _element(port: Port) -> str:
+    return "char *const" if port.is_text else c_type(port.dtype)
+
+
+def _described(port: Port) -> str:
+    shape = " x ".join(map(str, port.shape)) or "1"
+    if port.is_text:
+        return f"texts, {shape}: UTF-8, each ends with a zero"
+    return f"{c_type(port.dtype)}, {shape}"
 
 
 def _comment(text: str) -> str:
@@ -89,7 +95,7 @@ def _comment(text: str) -> str:
 
 
 _HEADER = """\
-/* The model "{model}", exported by Ganglion {version}.{notes} */
+/* The model "{model}", exported by Ganglion {version}. */
 #ifndef {guard}
 #define {guard}
 

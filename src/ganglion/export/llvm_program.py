@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -27,8 +28,18 @@ from ganglion.export.interface import Interface
 from ganglion.export.loops import neighbours_together, skip_zeros_of_relu
 from ganglion.export.planning import ALIGNMENT, WINDOWS, ExportPlan
 from ganglion.export.targets import Machine
+from ganglion.export.text.calls import (
+    Argument,
+    FrontCode,
+    Given,
+    Memory,
+    RoutineCall,
+)
+from ganglion.export.text.front import Table
+from ganglion.export.text.translation import as_llvm, i64
 
 _WIDE = 28  # accumulators of a machine whose large products are packed
+_LLVM_TYPES = {"float32": "float", "float64": "double"}
 _FOR_THREADS = ("column-sums", "cache-blocking", "arena", "barriers")
 
 
@@ -104,6 +115,9 @@ class Module:
         self._helpers: dict[str, None] = {}
         self._declared: dict[str, None] = {}
         self._entries: list[str] = []
+        self._tables: dict[Table, Any] = {}  # of words
+        self._routines: dict[str, None] = {}
+        self.workspace = 0  # bytes, of the pass that needs most
 
     def text(self, weights: bytes | None) -> str:
         """Return the module; weights are inside of it if they are given."""
@@ -119,6 +133,7 @@ class Module:
                 f'c"{escaped}", align {ALIGNMENT}'
             ]
         parts = [*sorted(self._declared), *functions, *sorted(self._helpers)]
+        parts += self._routines
         end = 'attributes #0 = { nounwind "no-builtins" }\n!0 = !{}\n'
         return self._adapted("\n".join([*parts, *self._entries, end])) + "\n".join(
             constants
@@ -147,14 +162,22 @@ class Module:
         with with_accumulators(self.machine.accumulators):
             calls = [self._called(emit_kernel(kernel)) for kernel in plan.kernels]
         ends = plan.inference
-        places = {port.name: f"%in{n}" for n, port in enumerate(ends.inputs)}
-        places |= {f"output/{n}": f"%out{n}" for n in range(len(ends.outputs))}
+        places = {port.name: (f"%in{n}", 0) for n, port in enumerate(ends.inputs)}
+        places |= {f"output/{n}": (f"%out{n}", 0) for n in range(len(ends.outputs))}
+        front = None
+        if ends.front is not None:
+            front = FrontCode(ends.front, ends.rows, plan.workspace, self._tables)
+            for port in ends.numbers:
+                places[port.name] = self._place_of(front.place(port.name), interface)
+        self.workspace = max(self.workspace, front.end if front else plan.workspace)
         slots = max((len(call.buffers) for call in calls), default=1)
         parameters = ", ".join([*_passed(interface), "ptr %memory"])
         lines = [
             f"define internal void @{name}({parameters}) #0 {{",
             f"  %frame = alloca [{max(slots, 1)} x ptr], align 64",
         ]
+        for number, step in enumerate(front.calls if front else []):
+            lines += self._text_call(f"t{number}", step, interface)
         for number, call in enumerate(calls):
             for slot, buffer in enumerate(call.buffers):
                 base, start = self._place(buffer, plan, interface, places)
@@ -179,15 +202,49 @@ class Module:
         buffer: Buffer,
         plan: ExportPlan,
         interface: Interface,
-        places: dict[str, str],
+        places: dict[str, tuple[str, int]],
     ) -> tuple[str, int]:
         """Return what a buffer lies in, and how many bytes behind its start."""
         if buffer.array is not None:
-            base = "@weights" if interface.weights is None else "%weights"
-            return base, self.constants.start_of(buffer.array)
+            return self._place_of(buffer.array, interface)
         if buffer.kind == "arena":
             return "%memory", plan.offsets[buffer.root]
-        return places[buffer.name], 0
+        return places[buffer.name]
+
+    def _place_of(self, value: Argument, interface: Interface) -> tuple[str, int]:
+        """Return what an array or a result lies in, and how many bytes behind."""
+        if isinstance(value, np.ndarray):
+            base = "@weights" if interface.weights is None else "%weights"
+            return base, self.constants.start_of(value)
+        if isinstance(value, Memory):
+            return "%memory", value.start
+        assert isinstance(value, Given)
+        return f"%in{value.number}", 0
+
+    def _text_call(
+        self, number: str, call: RoutineCall, interface: Interface
+    ) -> Iterator[str]:
+        """Yield the call of what makes numbers of texts and categories."""
+        name = call.routine
+        texts = as_llvm([name])
+        if call.source is not None:
+            kind = _LLVM_TYPES.get(call.source.name) or f"i{8 * call.source.itemsize}"
+            texts = as_llvm([name], kind, call.source.kind == "i")
+            name = f"{name}_{call.source.name}"
+            texts = [
+                text.replace("@text_as_whole(", f"@text_{name}(") for text in texts
+            ]
+        self._routines |= dict.fromkeys(texts)
+        passed = []
+        for index, value in enumerate(call.arguments):
+            if isinstance(value, int):
+                passed.append(f"i64 {i64(value)}")
+                continue
+            base, start = self._place_of(value, interface)
+            register = f"%{number}.{index}"
+            yield f"  {register} = getelementptr i8, ptr {base}, i64 {start}"
+            passed.append(f"ptr {register}")
+        yield f"  call void @text_{name}({', '.join(passed)})"
 
     def add_predict(self, interface: Interface, row: str) -> None:
         """Add `predict`: it aligns the workspace and runs the pass of one row."""
@@ -221,13 +278,14 @@ class Module:
             "  br label %head0",
         ]
         for number, (rows, name) in enumerate(passes):
-            lines += _rows_loop(number, rows, name, interface)
+            pointer = self.machine.pointer // 8
+            lines += _rows_loop(number, rows, name, interface, pointer)
         lines += [f"head{len(passes)}:", "  ret void", "}"]
         self._entries.append("\n".join(lines))
 
 
 def _rows_loop(
-    number: int, rows: int, name: str, interface: Interface
+    number: int, rows: int, name: str, interface: Interface, pointer: int
 ) -> Iterator[str]:
     """Yield a loop that runs a pass while enough rows are left."""
     n, done = number, f"%done{number}"
@@ -241,7 +299,7 @@ def _rows_loop(
     yield f"  br i1 %fits{n}, label %body{n}, label %head{n + 1}"
     yield f"body{n}:"
     passed = []
-    sizes = [port.size * port.dtype.itemsize for port, _ in interface.ports]
+    sizes = [port.row_bytes(pointer) for port, _ in interface.ports]
     for port, nbytes in zip(_passed(interface, "ports"), sizes, strict=True):
         base = port.removeprefix("ptr ")
         yield f"  {base}.{n}.by = mul i64 {done}, {nbytes}"

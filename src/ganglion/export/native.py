@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,18 +44,18 @@ def compiled(
     if block > 1:
         many = in_float32(inference_of(model, block, input_signature))
         plans.insert(0, planned(many, pipeline))
-    workspace = max(plan.workspace for plan in plans) + ALIGNMENT
-    interface = Interface(prefix, row, workspace, 0 if in_file else None)
+    interface = Interface(prefix, row, 0, 0 if in_file else None)
     module = Module(machine)
     passes = [(plan.inference.rows, f"rows{plan.inference.rows}") for plan in plans]
     for plan, (_, name) in zip(plans, passes, strict=True):
         module.add_pass(name, plan, interface)
+    interface = replace(interface, workspace=module.workspace + ALIGNMENT)
     module.add_predict(interface, passes[-1][1])
     module.add_batch(interface, passes)
     data = module.constants.data()
     text = module.text(None if in_file else data)
     if in_file:
-        interface = Interface(prefix, row, workspace, len(data))
+        interface = replace(interface, weights=len(data))
     code = object_code(text, machine)
     weights = data if in_file else None
     return Compiled(interface, machine, code, weights, module.library_functions())
@@ -89,8 +89,7 @@ def write(
 def notes_of(made: Compiled) -> tuple[str, ...]:
     """Return what to know about machine code."""
     machine = made.machine
-    notes = [*made.interface.inference.notes]
-    notes.append(f"Compiled for {machine.name}: {machine.triple}, {machine.cpu}.")
+    notes = [f"Compiled for {machine.name}: {machine.triple}, {machine.cpu}."]
     if made.calls:
         names = ", ".join(made.calls)
         notes.append(f"It calls {names} of the C library: link with -lm.")

@@ -100,13 +100,18 @@ def with_constants(plan: Plan) -> Plan:
     """Run the kernels that read constants alone, and leave them out."""
     writers = Counter(root for k in plan.kernels for root in k.memory_written)
     known: dict[Buffer, np.ndarray] = {}
+    constants: dict[Buffer, Buffer] = {}  # each once: a file has every array once
 
     def change(buffer: Buffer) -> Buffer:
         array = known.get(buffer.root)
         if array is None:
             return buffer
-        shaped = array.reshape(buffer.shape)
-        return replace(buffer, kind="constant", array=shaped, alias_of=None)
+        if buffer not in constants:
+            shaped = array.reshape(buffer.shape)
+            constants[buffer] = replace(
+                buffer, kind="constant", array=shaped, alias_of=None
+            )
+        return constants[buffer]
 
     kept: list[Kernel] = []
     for kernel in plan.kernels:

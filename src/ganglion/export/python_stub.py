@@ -17,9 +17,9 @@ import numpy as np
 
 from ganglion import config
 from ganglion.export.formats import Artifact
-from ganglion.export.inference import Port
 from ganglion.export.interface import Interface, identifier
 from ganglion.export.native import Compiled, compiled, notes_of
+from ganglion.export.ports import Port
 from ganglion.export.targets import is_this_system, machine_of
 
 _LINKERS = ("cc", "gcc", "clang", "ld")
@@ -80,7 +80,6 @@ def stub(interface: Interface, library: str) -> str:
     return Template(_STUB).substitute(
         model=ends.name.replace("\\", "").replace('"', ""),
         version=config.VERSION,
-        notes="".join(f"\n{note}" for note in ends.notes),
         library=library,
         name=interface.name,
         inputs=tuple(map(_described, ends.inputs)),
@@ -90,18 +89,21 @@ def stub(interface: Interface, library: str) -> str:
 
 
 def _described(port: Port) -> tuple[str, tuple[int, ...], str, int]:
+    if port.is_text:
+        return port.name, port.shape, "text", port.size
     nbytes = port.size * np.dtype(port.dtype).itemsize
     return port.name, port.shape, _CODES[port.dtype.name], nbytes
 
 
 _STUB = '''\
-"""The model "$model", exported by Ganglion $version: see `predict`.$notes"""
+"""The model "$model", exported by Ganglion $version: see `predict`."""
 
 import ctypes
 import os
 from _thread import _local
 
-INPUTS = $inputs  # name, shape of a row, type, bytes of a row
+# Name, shape of a row, type, bytes (or texts) of a row.
+INPUTS = $inputs
 OUTPUTS = $outputs
 _folder = os.path.dirname(os.path.abspath(__file__))
 _library = ctypes.CDLL(os.path.join(_folder, "$library"))
@@ -112,6 +114,8 @@ _own = _local()  # of each thread: calls at the same time do not share memory
 
 def _address(value, port):
     name, shape, code, size = port
+    if code == "text":
+        return _texts(value, name, shape, size)
     view = memoryview(value)
     if view.format not in (code, "B") or not view.c_contiguous or view.nbytes % size:
         raise ValueError(
@@ -123,10 +127,22 @@ def _address(value, port):
     return (ctypes.c_char * view.nbytes).from_buffer(view), view.nbytes // size
 
 
+def _texts(value, name, shape, size):
+    value = value.tolist() if hasattr(value, "tolist") else value
+    rows = [value]
+    while any(isinstance(row, (list, tuple)) for row in rows):
+        rows = [text for row in rows for text in row]
+    flat = [text.encode() if isinstance(text, str) else text for text in rows]
+    if len(flat) % size or not all(isinstance(text, bytes) for text in flat):
+        raise ValueError(f"{name}: a list of texts, rows of shape {shape}")
+    return (ctypes.c_char_p * len(flat))(*flat), len(flat) // size
+
+
 def predict(*inputs):
     """Return the output(s) for rows of each input, as memory views.
 
-    Inputs are what has a buffer of the right type: NumPy arrays, array.array, bytes.
+    Inputs are what has a buffer of the right type: NumPy arrays, array.array, bytes;
+    for texts, a list of them.
     `numpy.asarray(view)` is an array without a copy, `view.tolist()` a list.
     """
     if len(inputs) != len(INPUTS):

@@ -50,7 +50,9 @@ class Sample:
         x, y = (
             sample if isinstance(sample, tuple) and len(sample) == 2 else (sample, None)
         )
-        return _checked(tree.flatten(x), y, inference)
+        is_text = inference.inputs[0].is_text and len(inference.inputs) == 1
+        arrays = [np.asarray(x)] if is_text else tree.flatten(x)  # of a list of texts
+        return _checked(arrays, y, inference)
 
 
 def _read(path: Path, inference: Inference) -> Sample:
@@ -108,7 +110,7 @@ def quantized(
             "int8 needs a sample of rows, by which activations are scaled: "
             "sample=x or (x, y), or --sample FILE (.npy, or .npz of x and y)."
         )
-    rows = Sample.of(sample, inference)
+    rows = _numbers_of(model, Sample.of(sample, inference), inference)
     many = in_float32(inference_of(model, ROWS, input_signature))
     ranges, before = _seen(many, rows)
     if not ranges:
@@ -120,6 +122,25 @@ def quantized(
     runs = _runs(rounded, rounded.program.graph, rows)
     after = np.concatenate([results["output/0"][:count] for results, count in runs])
     return _rounded(inference, ranges), _comparison(before, after, rows.labels)
+
+
+def _numbers_of(model: Any, sample: Sample, inference: Inference) -> Sample:
+    """Return a sample as the numbers that the program begins with."""
+    front = inference.front
+    if front is None:
+        return sample
+    if not front.is_plain:
+        raise UnsupportedError(
+            f'The model "{inference.name}" has a layer that encodes words or '
+            "categories as ones or counts, which int8 does not go with: let it give "
+            "indices, and encode them with a CategoryEncoding."
+        )
+    network = model._network
+    inputs = list(sample.inputs)
+    numbers = network.host_part.run(inputs if len(inputs) > 1 else inputs[0])
+    pairs = zip(numbers, inference.numbers, strict=True)
+    arrays = tuple(np.asarray(array, port.dtype) for array, port in pairs)
+    return replace(sample, inputs=arrays)
 
 
 # ---- what a sample shows -------------------------------------------------------------
@@ -160,7 +181,7 @@ def _runs(
     """Yield the results of a graph for some rows at a time, and how many those are."""
     program = replace(inference.program, graph=graph, results=tuple(graph.outputs))
     executable = registry.backend("cpu").compile(program)
-    names = [port.name for port in inference.inputs]
+    names = [port.name for port in inference.numbers]
     for start in range(0, len(rows.inputs[0]), ROWS):
         parts = [array[start : start + ROWS] for array in rows.inputs]
         count = len(parts[0])

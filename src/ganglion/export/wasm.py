@@ -30,7 +30,7 @@ def write(model: Any, path: Path, input_signature: Any = None) -> Artifact:
     """Return the module, and the JavaScript that loads and calls it."""
     inference = inference_of(model, 1, input_signature)
     files = {path: module_of(inference), path.with_suffix(".mjs"): javascript()}
-    return Artifact(files, inference.notes)
+    return Artifact(files)
 
 
 def module_of(inference: Inference) -> bytes:
@@ -46,16 +46,17 @@ def module_of(inference: Inference) -> bytes:
     module.add_pass("row", plan, interface)
     weights = module.constants.data()
     ports = [port for port, _ in interface.ports]
-    sizes = [*(port.size * port.dtype.itemsize for port in ports), len(weights)]
+    sizes = [*(port.row_bytes(WASM.pointer // 8) for port in ports), len(weights)]
     *starts, workspace = accumulate(map(_rounded, sizes), initial=STACK)
+    end = _rounded(workspace + module.workspace)  # texts are written behind it
     module.add_call("predict", "row", [*starts, workspace])
     code, calls = finished(
         object_code(module.text(None), WASM),
         exports=["predict"],
         segments=[Segment(starts[-1], weights)] if weights else [],
-        memory=workspace + plan.workspace,
+        memory=end,
         stack=STACK,
-        custom={SECTION: _description(inference, starts)},
+        custom={SECTION: _description(inference, starts, end)},
     )
     unknown = [name for name in calls if name.removesuffix("f") not in _MATHS]
     if unknown:
@@ -70,14 +71,14 @@ def _rounded(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def _description(inference: Inference, starts: Sequence[int]) -> bytes:
+def _description(inference: Inference, starts: Sequence[int], end: int) -> bytes:
     """Return what JavaScript has to know, as JSON."""
     ports = [*inference.inputs, *inference.outputs]
     ends = [
         {
             "name": port.name,
             "shape": port.shape,
-            "type": port.dtype.name,
+            "type": "text" if port.is_text else port.dtype.name,
             "address": start,
         }
         for port, start in zip(ports, starts, strict=False)
@@ -88,7 +89,7 @@ def _description(inference: Inference, starts: Sequence[int]) -> bytes:
         "version": config.VERSION,
         "inputs": ends[:count],
         "outputs": ends[count:],
-        "notes": inference.notes,
+        "end": end,
     }
     return json.dumps(described).encode()
 

@@ -21,7 +21,8 @@ from ganglion.compiler.ir.graph import (
     rebuild,
 )
 from ganglion.compiler.ir.simplify import simplify
-from ganglion.export.inference import Inference, Port
+from ganglion.export.inference import Inference
+from ganglion.export.ports import Port
 
 _WIDE = np.dtype("float32")
 _SHORT_NAMES = ("float16", "bfloat16")
@@ -34,11 +35,13 @@ def in_float32(inference: Inference) -> Inference:
         return inference
     graph = widened(program.graph)
     simple = replace(simplify(graph), inputs=graph.inputs)
+    inputs, front = tuple(map(_wide_port, inference.inputs)), inference.front
     return replace(
         inference,
         program=replace(program, graph=simple),
-        inputs=tuple(map(_wide_port, inference.inputs)),
+        inputs=inputs,
         outputs=tuple(map(_wide_port, inference.outputs)),
+        front=None if front is None else replace(front, inputs=inputs),
     )
 
 

@@ -61,8 +61,8 @@ class HostPart:
         on_host = set(calls)
         rest = [call for call in network.calls if call not in on_host]
         # Models that have a host part of their own, and are compiled behind it.
-        self._nested = [call for call in rest if _inner_part(call) is not None]
-        used = [tensor for call in rest if call not in self._nested
+        self.nested = [call for call in rest if _inner_part(call) is not None]
+        used = [tensor for call in rest if call not in self.nested
                 for tensor in call.inputs]  # fmt: skip
         known = {tensor for call in calls for tensor in tree.flatten(call.outputs)}
         known |= set(network.flat_inputs)
@@ -73,7 +73,7 @@ class HostPart:
     @property
     def crossing(self) -> list[KerasTensor]:
         """The tensors of all numbers that cross over, also those of nested models."""
-        inner = [_part(call).crossing for call in self._nested]
+        inner = [_part(call).crossing for call in self.nested]
         return [*self.outputs, *(tensor for part in inner for tensor in part)]
 
     @property
@@ -131,7 +131,7 @@ class HostPart:
             results = call.replay(known)
             known.update(zip(tree.flatten(call.outputs), results, strict=True))
         outputs = [known[tensor] for tensor in self.outputs]
-        for call in self._nested:
+        for call in self.nested:
             args, _ = call.arguments(known)
             outputs += _part(call).run(args[0])
         return HostOutputs(outputs)
@@ -144,7 +144,7 @@ class HostPart:
         known = {tensor: next(values) for tensor in self.outputs}
         nested = {
             call: HostOutputs(next(values) for _ in _part(call).crossing)
-            for call in self._nested
+            for call in self.nested
         }
         return known, nested
 

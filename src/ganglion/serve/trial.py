@@ -120,7 +120,7 @@ def ways_in(interface: Interface, is_alone: bool = False) -> list[str]:
 
     Args:
         interface: Of the model.
-        is_alone: Whether the page has no server, and so takes numbers alone.
+        is_alone: Whether the page has no server, and so takes rows of fixed sizes.
     """
     tensor = interface.inputs[0]
     if len(interface.inputs) == 1 and not tensor.is_text and tensor.size is not None:
@@ -129,13 +129,14 @@ def ways_in(interface: Interface, is_alone: bool = False) -> list[str]:
         if form is not None and form.color == "grayscale":
             pictures = [DRAW, PICTURE]
         return [*pictures, NUMBERS]
-    if is_alone:
+    if is_alone and any(tensor.size is None for tensor in interface.inputs):
         raise ValueError(
-            f"A page of its own takes one row of numbers, but {interface.name!r} takes "
-            f"{' and '.join(map(str, interface.inputs))}: serve it with "
+            f"A page of its own takes rows of fixed sizes, but {interface.name!r} "
+            f"takes {' and '.join(map(str, interface.inputs))}: serve it with "
             "`ganglion serve`."
         )
-    return [TEXT] if len(interface.inputs) == 1 and tensor.is_text else [JSON]
+    is_text = len(interface.inputs) == 1 and tensor.is_text and tensor.size == 1
+    return [TEXT] if is_text else [JSON]
 
 
 def example(interface: Interface, address: str) -> str:
@@ -152,9 +153,11 @@ def example(interface: Interface, address: str) -> str:
 
 def _example_row(interface: Interface) -> Any:
     def value(tensor: Any) -> Any:
+        shape = [side or 3 for side in tensor.shape]
         if tensor.is_text:
-            return "some text"
-        return np.zeros([side or 3 for side in tensor.shape], "int").tolist()
+            is_one = all(side == 1 for side in shape)
+            return "some text" if is_one else np.full(shape, "word").tolist()
+        return np.zeros(shape, "int").tolist()
 
     values = {tensor.name: value(tensor) for tensor in interface.inputs}
     return values if len(values) > 1 else next(iter(values.values()))

@@ -66,7 +66,9 @@ class Builder:
         exact = np.asarray(array, dtype)
         exact = np.asarray(exact, widened(exact.dtype), order="C")
         top = self._top
-        key = (exact.dtype, exact.shape, exact.tobytes())
+        is_text = exact.dtype.kind == "O"
+        content = tuple(exact.reshape(-1)) if is_text else exact.tobytes()
+        key = (exact.dtype, exact.shape, content)
         if key not in top._constants:
             onnx_type(exact.dtype)
             name = self.fresh(word)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,13 @@ from ganglion.export.formats import Artifact
 from ganglion.export.inference import Inference, inference_of
 from ganglion.export.onnx.builder import Builder, opset, value_info
 from ganglion.export.onnx.graph import GraphWriter
-from ganglion.export.onnx.lookups import DOMAIN, VERSION, Lookups, lookups_of
+from ganglion.export.onnx.lookups import (
+    DOMAIN,
+    VERSION,
+    emit_front,
+    front_inputs,
+    needed_opset,
+)
 from ganglion.export.onnx.symbols import ROWS, Rows, Twins
 
 OPSET = 18  # of early 2023: every runtime of today reads it
@@ -32,46 +37,38 @@ def write(
     opset_version: int | None = None,
 ) -> Artifact:
     """Return a model as the bytes of an ONNX file."""
-    version = _checked_opset(opset_version)
+    _check_opset(opset_version)
     first, second = (
         inference_of(model, rows, input_signature, may_draw=True) for rows in ROWS
     )
+    version = max(opset_version or OPSET, needed_opset(first.front))
     twins = Twins(first.program.graph, second.program.graph)
-    lookups = lookups_of(model)
-    proto = _model(first, twins, version, lookups)
+    proto = _model(first, twins, version)
     if proto.ByteSize() > _MOST_BYTES:
         raise ValueError(
             f'The model "{model.name}" is larger than the 2 GB that an ONNX file holds.'
         )
-    notes = first.notes if lookups is None else ()
-    if notes:
-        numbered = {f"note_{number}": note for number, note in enumerate(notes)}
-        helper.set_model_props(proto, {**numbered, **_vocabularies(model)})
     onnx.checker.check_model(proto, full_check=True)
-    return Artifact({path: proto.SerializeToString()}, notes)
+    return Artifact({path: proto.SerializeToString()})
 
 
-def _checked_opset(version: int | None) -> int:
+def _check_opset(version: int | None) -> None:
     if version is None:
-        return OPSET
+        return
     if type(version) is not int or not OPSET <= version <= NEWEST_OPSET:
         raise ValueError(
             f"`opset_version` must be from {OPSET} to {NEWEST_OPSET}, got {version!r}."
         )
-    return version
 
 
-def _model(
-    inference: Inference, twins: Twins, version: int, lookups: Lookups | None
-) -> Any:
+def _model(inference: Inference, twins: Twins, version: int) -> Any:
+    front = inference.front
     graph = inference.program.graph
     builder = Builder()
     names: dict[Value, str] = {value: value.name for value in graph.inputs}
-    builder.rows_of = graph.inputs[0].name
-    if lookups is not None:
-        builder.rows_of = lookups.names[0]
-        found = lookups.emit(builder, [value.dtype for value in graph.inputs])
-        names = dict(zip(graph.inputs, found, strict=True))
+    builder.rows_of = inference.inputs[0].name
+    if front is not None:
+        names = dict(zip(graph.inputs, emit_front(builder, front), strict=True))
     writer = GraphWriter(graph, twins, builder, names)
     writer.write()
     for port, value in zip(inference.outputs, graph.outputs.values(), strict=True):
@@ -82,13 +79,13 @@ def _model(
             for port, value in zip(ports, values, strict=True)
         ]
         for ports, values in (
-            (inference.inputs, graph.inputs),
+            (inference.numbers, graph.inputs),
             (inference.outputs, graph.outputs.values()),
         )
     )
     versions = [opset(version)]
-    if lookups is not None:
-        inputs = lookups.inputs(_BATCH)
+    if front is not None:
+        inputs = front_inputs(front, _BATCH)
         versions.append(helper.make_opsetid(DOMAIN, VERSION))
     nodes, constants = builder.used(port.name for port in inference.outputs)
     proto = helper.make_model(
@@ -99,17 +96,6 @@ def _model(
         producer_version=config.VERSION,
     )
     return proto
-
-
-def _vocabularies(model: Any) -> dict[str, str]:
-    """Return the words of layers that are not in the file, as JSON by their names."""
-    part = None if model._network is None else model._network.host_part
-    layers = [] if part is None else [call.operation for call in part.calls]
-    return {
-        f"vocabulary_of_{layer.name}": json.dumps(layer.get_vocabulary(), default=str)
-        for layer in layers
-        if hasattr(layer, "get_vocabulary")
-    }
 
 
 def _named(sizes: list[Any]) -> list[Any]:

@@ -47,8 +47,17 @@
     const text = atob(module.bytes);
     const bytes = Uint8Array.from(text, (sign) => sign.charCodeAt(0));
     const model = await load(bytes);
+    const several = about.inputs.length > 1;
+    const flat = (values) => [values].flat(Infinity);
     return (row) => {
-      const outputs = model.predict(Float32Array.from(row));
+      const given = several ? about.inputs.map(({ name }) => row[name]) : [row];
+      const missing = given.findIndex((values) => values === undefined);
+      if (missing >= 0) throw new Error(`“${about.inputs[missing].name}” is missing.`);
+      const outputs = model.predict(...given.map(flat));
+      if (about.outputs.length > 1) {
+        const named = about.outputs.map(({ name }, i) => [name, Array.from(outputs[i])]);
+        return { values: Object.fromEntries(named) };
+      }
       const [scores, map] = module.map_width ? outputs : [outputs];
       return {
         values: probabilities(Array.from(scores)),

@@ -1,0 +1,1 @@
+"""Layers for text and categories inside of exported files."""

@@ -107,6 +107,26 @@ def full_tiles(size: int, most: int) -> list[tuple[int, int]]:
     return [(start, min(most, size - start)) for start in range(0, size, most)]
 
 
+def blocks_of(size: int, tiles: int, group: int, least: int) -> int:
+    """Return into how many equal blocks an axis is cut, which tiles run along.
+
+    As few as give many threads about as much to do each; a block is of at least so
+    many indices, in whole groups.
+
+    >>> [blocks_of(128, tiles, 4, 28) for tiles in (4, 8, 10, 12, 16, 17, 40)]
+    [4, 2, 4, 4, 1, 4, 1]
+    """
+    threads = CPU.many_threads
+
+    def slowest(blocks: int) -> float:
+        return -(-tiles * blocks // threads) * threads / (tiles * blocks)
+
+    cuts = [n for n in (2, 4, 8) if size % (n * group) == 0 and size >= n * least]
+    possible = [1, *cuts]
+    even = (blocks for blocks in possible if slowest(blocks) <= CPU.even_share)
+    return next(even, min(possible, key=slowest))
+
+
 def _grain(count: int) -> int:
     """Return how many pieces of a product a thread takes at once, block by block.
 
@@ -186,53 +206,69 @@ class Contraction:
         return split(outer, pieces)
 
     def _by_tiles(self, outer: tuple[Axis, ...], pieces: int) -> Emitted:
-        """Split into tiles of rows, each of which runs over all columns."""
+        """Split into tiles of rows, each of which runs over all columns.
+
+        Or over blocks of them, where more threads have about as much to do then.
+        """
         text, most = self.text, self.dense.rows
         tiles = even_tiles(self.tiled.size, most)
         if self.kernel.nonzeros:
             group = self.kernel.nonzeros.group
             tiles = full_tiles(self.tiled.size, max(most // group, 1) * group)
-        columns = Span("0", self.columns.size)
+        wide = self.dense.vectors * WIDTH
+        blocks = blocks_of(self.columns.size, pieces * len(tiles), wide, 2 * wide)
+        each = self.columns.size // blocks
 
         def tile(number: str) -> None:
-            batch, block = text.divided(number, len(tiles), "s")
+            number, part = text.divided(number, blocks) if blocks > 1 else (number, "0")
+            batch, tile = text.divided(number, len(tiles), "s")
             piece = self._piece(outer, batch)
+            columns = Span(text.times(part, each), each)
             first = 0
             for start, size, count in grouped(tiles):
 
                 def region(
                     start: int = start, size: int = size, first: int = first
                 ) -> None:
-                    local = text.let(f"sub i64 {block}, {first}")
+                    local = text.let(f"sub i64 {tile}, {first}")
                     row = text.add(text.times(local, size), start)
                     self._region(piece, Span(row, size), columns)
 
-                self._when(block, first, first + count, region)
+                self._when(tile, first, first + count, region)
                 first += count
 
-        return self._pieces(pieces * len(tiles), tile)
+        return self._pieces(pieces * len(tiles) * blocks, tile)
 
     def _by_panels(self, outer: tuple[Axis, ...], pieces: int) -> Emitted:
-        """Split into panels of columns, each of which runs over all rows."""
-        text = self.text
-        wide = (self.skipping if self.kernel.nonzeros else self.dense).vectors * WIDTH
+        """Split into panels of columns, each of which runs over all rows.
+
+        A few panels are cut into blocks of rows, too, for more threads to share.
+        """
+        text, kernel = self.text, self.kernel
+        wide = (self.skipping if kernel.nonzeros else self.dense).vectors * WIDTH
         full, rest = divmod(self.columns.size, wide)
         count = full + bool(rest)
+        group = kernel.nonzeros.group if kernel.nonzeros else 1
+        least = 2 * self.dense.rows
+        # Sums of columns go with the last rows of a panel.
+        blocks = blocks_of(self.tiled.size, pieces * count, group, least)
+        blocks = 1 if kernel.sums else blocks
+        rows = self.tiled.size // blocks
 
         def panel(number: str) -> None:
-            batch, block = text.divided(number, count, "s")
+            number, row = text.divided(number, blocks) if blocks > 1 else (number, "0")
+            batch, panel = text.divided(number, count, "s")
             piece = self._piece(outer, batch)
-            column = text.times(block, wide)
+            column = text.times(panel, wide)
+            some = Span(text.times(row, rows), rows)
             for first, last, size in ((0, full, wide), (full, count, rest)):
-
-                def region(size: int = size) -> None:
-                    rows = Span("0", self.tiled.size)
-                    self._region(piece, rows, Span(column, size), by_panels=True)
-
+                region = partial(
+                    self._region, piece, some, Span(column, size), by_panels=True
+                )
                 if first < last:
-                    self._when(block, first, last, region)
+                    self._when(panel, first, last, region)
 
-        return self._pieces(pieces * count, panel)
+        return self._pieces(pieces * count * blocks, panel)
 
     def _pieces(self, count: int, body: Callable[[str], None]) -> Emitted:
         """Run a body for pieces, block by block of a long inner axis.

@@ -86,6 +86,8 @@ class CpuTuning:
     loop_rows: int = 8  # at most, of a batch that a thread takes through time at once
     thread_splits: int = 32  # parts of a batch or a long sum, for any number of threads
     enough_pieces: int = 8  # of a contraction, for threads to share as they are
+    many_threads: int = 16  # that fewer pieces are cut further for
+    even_share: float = 1.25  # of the slowest of those, in units of an equal one
     map_grain: int = 64  # elements of a map over one axis that stay on one thread
     barrier: float = 700.0  # what waiting for all threads costs at least
     crowded_barrier: float = 25_000.0  # where other work keeps threads from their cores

@@ -44,7 +44,13 @@ from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.plan.kernels import Axis, Buffer, Contract, View
 
 ALIGNMENT = 64  # bytes, of vectors in panels
-PANEL_ROWS = WIDTH  # of the left matrix: a vector for each inner index
+# Elements from one packed row to the next, and rows of vectors behind a panel of
+# columns: at multiples of a page, all would share few lines of the cache.
+ROW_LENGTH, PADDING = 384 + WIDTH, 1
+# Panels of rows that are packed together, where those lie side by side: lines of memory
+# are longer than a tile is high.
+PANELS = 8
+ROWS_SIZE = PANELS * WIDTH * ROW_LENGTH  # elements of packed rows
 
 
 class Grid(NamedTuple):
@@ -112,7 +118,7 @@ def scratch_for(kernel: Contract) -> tuple[int, ...] | None:
     depth = min(-(-inner.size // WIDTH) * WIDTH, CPU.inner_block)
     wide = tile_vectors(kernel.out.buffer.dtype) * WIDTH
     across = min(grid.strips * wide, CPU.packed_columns)
-    return (-(-grid.pieces // grid.grain), across + PANEL_ROWS, depth)
+    return (-(-grid.pieces // grid.grain), ROWS_SIZE + across * (depth + PADDING))
 
 
 def _is_worth_packing(kernel: Contract) -> bool:
@@ -167,13 +173,12 @@ def packed_values(kernel: Contract) -> tuple[int, ...]:
     """Return the numbers that a packed product is told, in the order of `_told`."""
     kernel, grid = _with_all_rows(kernel)
     (rows,), (columns,), (inner,) = kernel.rows, kernel.columns, kernel.inner
-    assert kernel.packed is not None
     left = rows.left if inner.left == 1 else inner.left
     right = inner.right if columns.right == 1 else columns.right
     offsets = (kernel.left.offset, kernel.right.offset, kernel.out.offset)
     sizes = (rows.size, columns.size, inner.size, left, right, rows.out)
     batch = [n for a in kernel.batch for n in (a.size, a.left, a.right, a.out)]
-    return (*grid, *offsets, *sizes, kernel.packed.shape[-1], *batch)
+    return (*grid, *offsets, *sizes, *batch)
 
 
 def packed_buffers(kernel: Contract) -> list[Buffer]:
@@ -189,9 +194,9 @@ def _told(kind: PackedKind) -> tuple[Contract, Grid, int]:
     numbers = map(Parameter, count())
     grid = Grid(*islice(numbers, len(Grid._fields)))
     offsets = tuple(islice(numbers, 3))
-    rows, columns, inner, left, right, out, depth = islice(numbers, 7)
+    rows, columns, inner, left, right, out = islice(numbers, 6)
     batch = tuple(Axis(*islice(numbers, 4)) for _ in range(kind.batch))
-    packed = Buffer("packed", (depth,), kind.dtype, "arena")
+    packed = Buffer("packed", (), kind.dtype, "arena")
     sums = Buffer("sums", (), kind.dtype, "arena") if kind.sums else None
     a, b, c = (
         View(Buffer(name, (), kind.dtype, "arena"), (), offset)
@@ -231,6 +236,25 @@ class Block(NamedTuple):
     is_first: str
 
 
+class RowPanel(NamedTuple):
+    """How the packed rows of a tile lie: how far apart, and from one index to the next.
+
+    Those whose elements lie side by side in memory are copied as they are.
+    """
+
+    apart: int
+    step: int
+    size: int  # elements of a panel
+    together: int  # panels that are packed at once
+
+    @classmethod
+    def of(cls, transposed: bool) -> RowPanel:
+        """Return the panel of a matrix, whose rows may be side by side."""
+        if transposed:
+            return cls(1, WIDTH, WIDTH * ROW_LENGTH, PANELS)
+        return cls(ROW_LENGTH, 1, CPU.packed_rows * ROW_LENGTH, 1)
+
+
 class Panels(NamedTuple):
     """Where packed rows and columns are, and how long the panels of columns are."""
 
@@ -253,6 +277,7 @@ class PackedContraction:
         (self.rows,), (self.columns,) = self.kernel.rows, self.kernel.columns
         (self.inner,) = self.kernel.inner
         self.wide = tile_vectors(self.dtype) * WIDTH
+        self.left = RowPanel.of(self.rows.left == 1)
         self._tiles: dict[str, TileText] = {}
 
     @classmethod
@@ -372,9 +397,9 @@ class PackedContraction:
         text.each(0, run.columns, self.grid.columns, column_block)
 
     def _multiply(self, block: Block, column: str, is_top: str) -> None:
-        """Pack some columns; then of each few rows pack them and multiply."""
-        text, high = self.text, CPU.packed_rows
-        panels = self._panels(block)
+        """Pack some columns; then of each few tiles pack the rows and multiply."""
+        text, panels = self.text, self._panels(block)
+        together = self.left.together * CPU.packed_rows
         self._pack_columns(block, panels)
         if self.kernel.sums:
             add = partial(
@@ -382,30 +407,43 @@ class PackedContraction:
             )
             text.when(is_top, add)
 
-        def tiles(row: str) -> None:
-            count = text.smaller(text.minus(block.rows, row), str(high))
-            at = text.times(row, self.rows.left)
+        def some_rows(first: str) -> None:
+            count = text.smaller(text.minus(block.rows, first), str(together))
+            at = text.times(first, self.rows.left)
             source = text.address(block.left, self.element, at)
             self._pack_rows(block, source, count, panels.rows)
-            at = text.times(row, self.rows.out)
+            at = text.times(first, self.rows.out)
             out = text.address(block.out, self.element, at)
-            full = text.let(f"icmp eq i64 {count}, {high}")
+            self._by_panels(block, panels, out, count)
+
+        text.each(0, block.rows, together, some_rows)
+
+    def _by_panels(self, block: Block, panels: Panels, out: str, count: str) -> None:
+        """Multiply packed rows by all columns of a block, panel by panel."""
+        text, high = self.text, CPU.packed_rows
+
+        def tiles(row: str) -> None:
+            panel, _ = text.divided(row, high)
+            start = text.times(panel, self.left.size)
+            rows = text.address(panels.rows, self.element, start)
+            own = panels._replace(rows=rows)
+            target = text.address(out, self.element, text.times(row, self.rows.out))
+            rest = text.minus(count, row)
             text.when(
-                full,
-                lambda: self._across(block, panels, out, high),
-                lambda: self._rest(block, panels, out, count),
+                text.let(f"icmp sge i64 {rest}, {high}"),
+                lambda: self._across(block, own, target, high),
+                lambda: self._rest(block, own, target, rest),
             )
 
-        text.each(0, block.rows, high, tiles)
+        text.each(0, count, high, tiles)
 
     def _panels(self, block: Block) -> Panels:
         assert self.kernel.packed is not None
-        scratch, depth = self.kernel.packed, self.kernel.packed.shape[-1]
-        rows = self.emitter.base(scratch)
-        start = self.text.times(str(depth), PANEL_ROWS)
-        columns = self.text.address(rows, self.element, start)
+        rows = self.emitter.base(self.kernel.packed)
+        columns = self.text.address(rows, self.element, ROWS_SIZE)
         beyond = self.text.add(block.inner, WIDTH - 1)
         length = str(self.text.rounded_down(beyond, WIDTH))
+        length = self.text.add(length, PADDING)
         return Panels(rows, columns, length)
 
     def _add_up(
@@ -453,7 +491,8 @@ class PackedContraction:
             first = text.let(f"and i64 {count}, {-2 * size}")
 
             def tiles(size: int = size, first: str = first) -> None:
-                rows = text.address(panels.rows, self.element, first)
+                start = text.times(first, self.left.apart)
+                rows = text.address(panels.rows, self.element, start)
                 at = text.times(first, self.rows.out)
                 target = text.address(out, self.element, at)
                 self._across(block, panels._replace(rows=rows), target, size)
@@ -487,7 +526,7 @@ class PackedContraction:
         text.each(0, block.columns, self.wide, tile)
 
     def _call(self, rows: int, vectors: int, arguments: str) -> None:
-        tile = TileText(rows, vectors, self.wide, self.dtype)
+        tile = TileText(rows, vectors, self.wide, self.dtype, self.left)
         self._tiles.setdefault(tile.name, tile)
         self.text.do(f"call void @{tile.name}({arguments})")
 
@@ -499,11 +538,59 @@ class PackedContraction:
         self.text.do(f"store {stored}, align {ALIGNMENT}")
 
     def _pack_rows(self, block: Block, source: str, count: str, target: str) -> None:
-        """Pack some rows: a vector of them for each inner index."""
-        if self.rows.left == 1:
-            self._copy(block, source, self.inner.left, count, target, PANEL_ROWS)
+        """Pack rows in the order in which they lie; prefetch those of the next tile."""
+        text, apart = self.text, self.rows.left
+        below = text.times(str(apart), CPU.packed_rows)
+
+        def copy_row(row: str) -> None:
+            line = text.address(source, self.element, text.times(row, apart))
+            start = text.times(row, self.left.apart)
+            place = text.address(target, self.element, start)
+
+            def copy(which: Lanes, at: str) -> None:
+                address = text.address(line, self.element, at)
+                self._copy(which, address, text.address(place, self.element, at), below)
+
+            self._each_vector(block.inner, copy)
+
+        if apart == 1:
+            self._pack_transposed_rows(block, source, count, target)
         else:
-            self._transpose(block, source, self.rows.left, count, target, PANEL_ROWS)
+            text.each(0, count, 1, copy_row)
+
+    def _pack_transposed_rows(
+        self, block: Block, source: str, count: str, target: str
+    ) -> None:
+        """Pack rows that lie side by side: for each inner index one of each panel."""
+        text, high, apart = self.text, CPU.packed_rows, self.inner.left
+        below = text.times(str(apart), CPU.packed_ahead)
+        number, _ = text.divided(text.add(count, -1), high)
+        # A vector is longer than a panel has rows: only the last one ends the matrix.
+        last, every = text.times(number, high), Lanes(self.maths, self.dtype)
+        some = Lanes.before(self.maths, self.dtype, text.minus(count, last))
+
+        def copy_line(inner: str) -> None:
+            line = text.address(source, self.element, text.times(inner, apart))
+            start = text.times(inner, self.left.step)
+            place = text.address(target, self.element, start)
+
+            def copy(which: Lanes, panel: str) -> None:
+                at = text.address(line, self.element, text.times(panel, high))
+                start = text.times(panel, self.left.size)
+                self._copy(which, at, text.address(place, self.element, start), below)
+
+            text.each(0, number, 1, partial(copy, every))
+            copy(some, number)
+
+        text.each(0, block.inner, 1, copy_line)
+
+    def _copy(self, which: Lanes, source: str, target: str, below: str) -> None:
+        """Copy a vector, and prefetch one so far below.
+
+        From one to the next is too far for processors to do it themselves.
+        """
+        self.emitter.prefetch(self.text.address(source, self.element, below))
+        self.store(which.load(source), target)
 
     def _in_panel(self, panels: str, column: str, length: str) -> str:
         """Return where the first element of a packed column is."""
@@ -523,6 +610,7 @@ class PackedContraction:
     def _pack_columns(self, block: Block, panels: Panels) -> None:
         """Pack some columns, panel by panel."""
         text, stride = self.text, self.columns.right
+        below = text.times(str(self.inner.right), CPU.packed_ahead)
 
         def transpose(column: str) -> None:
             at = text.address(block.right, self.element, text.times(column, stride))
@@ -537,11 +625,9 @@ class PackedContraction:
 
             def copy(which: Lanes, column: str) -> None:
                 source = text.address(row, self.element, column)
-                ahead = text.times(str(self.inner.right), CPU.packed_ahead)
-                self.emitter.prefetch(text.address(source, self.element, ahead))
                 start = self._in_panel(panels.columns, column, panels.length)
                 target = text.address(start, self.element, apart)
-                self.store(which.load(source), target)
+                self._copy(which, source, target, below)
 
             self._each_vector(block.columns, copy)
 
@@ -549,28 +635,6 @@ class PackedContraction:
             text.each(0, block.inner, 1, copy_row)
         else:
             text.each(0, block.columns, WIDTH, transpose)
-
-    def _copy(
-        self, block: Block, source: str, stride: int, count: str, to: str, apart: int
-    ) -> None:
-        """Copy a vector for each inner index."""
-        text = self.text
-
-        def copy(which: Lanes, inner: str) -> None:
-            at = text.address(source, self.element, text.times(inner, stride))
-            place = text.address(to, self.element, text.times(inner, apart))
-            self.store(which.load(at), place)
-
-        def copies(which: Lanes) -> None:
-            text.each(0, block.inner, 1, partial(copy, which))
-
-        full = text.let(f"icmp sge i64 {count}, {WIDTH}")
-        all_lanes = Lanes(self.maths, self.dtype)
-        text.when(
-            full,
-            lambda: copies(all_lanes),
-            lambda: copies(Lanes.before(self.maths, self.dtype, count)),
-        )
 
     def _transpose(
         self, block: Block, source: str, stride: int, count: str, to: str, apart: int
@@ -643,8 +707,10 @@ class TileText:
         "i64 %columns, i1 %first"
     )
 
-    def __init__(self, rows: int, vectors: int, wide: int, dtype: np.dtype) -> None:
-        self.name = f"tile{rows}x{vectors}"
+    def __init__(
+        self, rows: int, vectors: int, wide: int, dtype: np.dtype, left: RowPanel
+    ) -> None:
+        self.name, self.left = f"tile{rows}x{vectors}", left
         self.text = Text(self.name, self.PARAMETERS)
         self.maths = Maths(self.text)
         self.rows, self.vectors, self.wide, self.dtype = rows, vectors, wide, dtype
@@ -712,7 +778,7 @@ class TileText:
     def _step(self, index: str, sums: list[Val]) -> list[Val]:
         """Add the products of one element a row and the vectors of columns."""
         text, size = self.text, self.dtype.itemsize
-        a = text.address("%a", self.element, text.times(index, PANEL_ROWS))
+        a = text.address("%a", self.element, text.times(index, self.left.step))
         b = text.address("%b", self.element, text.times(index, self.wide))
         kind, right = lanes(self.element, WIDTH), []
         for vector in range(self.vectors):
@@ -721,7 +787,7 @@ class TileText:
             right.append(Val(name, self.dtype, WIDTH))
         results = []
         for row in range(self.rows):
-            at = text.address(a, self.element, row)
+            at = text.address(a, self.element, row * self.left.apart)
             name = text.let(f"load {self.element}, ptr {at}, align {size}")
             copies = self.maths.splat(Val(name, self.dtype, 1), WIDTH)
             for vector in range(self.vectors):

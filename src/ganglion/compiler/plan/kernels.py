@@ -804,7 +804,7 @@ class Contract(Kernel):
     out: View
     bits: Buffer | None = None
     nonzeros: NonzeroIndices | None = None
-    packed: Buffer | None = None  # (panels, inner, columns of a panel)
+    packed: Buffer | None = None  # (parts, elements): one of them for each thread
     sums: Buffer | None = None
     prefetched: tuple[Buffer, ...] = ()
 

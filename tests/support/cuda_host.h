@@ -201,6 +201,7 @@ DEVICE float power_of_two(float x) { return exp2f(x); }
 DEVICE float inverse_of(float x) { return 1.0f / x; }
 DEVICE float quotient(float a, float b) { return a / b; }
 DEVICE float near_root(float x) { return sqrtf(x); }
+DEVICE float rounded_product(float a, float b) { return a * b; }
 DEVICE unsigned upper_product(unsigned a, unsigned b) {
   return (unsigned)(((unsigned long long)a * b) >> 32);
 }

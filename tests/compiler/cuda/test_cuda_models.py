@@ -18,6 +18,7 @@ emulation = pytest.mark.skipif(
 )
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(70, 12)).astype("float32")
+BYTES = RNG.integers(0, 256, (70, 96)).astype("uint8")
 Y = RNG.integers(0, 3, 70)
 BATCH = 16
 
@@ -45,13 +46,31 @@ def images(seed):
     return model
 
 
+def classifier(seed):
+    hidden = [layers.Dense(1100, "relu"), layers.Dense(40, "relu")]
+    model = keras.Sequential([keras.Input((12,)), *hidden, layers.Dense(3)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.01 * (seed + 1)), loss, metrics=["accuracy"])
+    return model
+
+
+def bytes_classifier(seed):
+    first = [keras.Input((96,), dtype="uint8"), layers.Rescaling(1 / 255)]
+    hidden = [layers.Dense(70, "relu"), layers.Dense(40, "relu")]
+    model = keras.Sequential([*first, *hidden, layers.Dense(3)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.1 * (seed + 1)), loss)
+    return model
+
+
 def steps_of(build, count):
     """Return the data of steps, and the traced step of each model."""
     config.set_backend("numpy")
     steps = []
     for seed in range(count):
         keras.utils.set_random_seed(seed)
-        table = Table(X, Y.astype("float32") if build is regression else Y)
+        x = BYTES if build is bytes_classifier else X
+        table = Table(x, Y.astype("float32") if build is regression else Y)
         signature = table.signature(BATCH, len(X), True)
         steps.append(build(seed)._step_cache.traced("train", table, signature))
     arrays = table.arrays()
@@ -75,7 +94,34 @@ def states_of(steps):
 def test_models_together_have_the_bits_of_each_alone(build, launched, request):
     if launched:
         request.getfixturevalue("launches")
-    with precision("tf32"):
+    check_bits(build, launched, "tf32")
+
+
+@emulation
+@pytest.mark.parametrize("precise", ["tf32", "bf16", "float32"])
+@pytest.mark.parametrize("build", [classifier, bytes_classifier, images])
+def test_tiles_for_many_models_have_the_bits_of_one_alone(
+    build, precise, launches, monkeypatch
+):
+    texts = []
+
+    def for_many(program, spec, models):
+        emission = emit.emit_program(program, spec, 4096 if models > 1 else 1)
+        texts.append("".join(emission.functions.values()))
+        return emission
+
+    monkeypatch.setattr(backend, "emit_program", for_many)
+    check_bits(build, True, precise)
+    together, alone = texts
+    exact = precise == "float32"
+    assert ("contract_in_order<" in together) is not exact
+    assert "contract_in_order<" not in alone
+    if build is classifier and precise == "tf32":
+        assert "int CUTS = 4;" in together
+
+
+def check_bits(build, launched, precise):
+    with precision(precise):
         data, steps = steps_of(build, 3)
         program, states = steps[0].program, states_of(steps)
         together = backend.CompiledProgram(program, emulated(), models=3)

@@ -38,19 +38,23 @@ class Network:
     rows: int
     batch: int
     classifies: bool  # with a softmax and SGD; else squares and Adam
+    drawn: bool = False  # digits at random, where there are none
 
     @property
     def steps(self) -> int:
         return self.rows // self.batch
 
     def data(self) -> tuple[np.ndarray, np.ndarray]:
+        draws = np.random.default_rng(0)
+        if self.classifies and self.drawn:
+            x = draws.random((self.rows, self.sizes[0]), "float32")
+            return x, draws.integers(0, self.sizes[-1], self.rows)
         if self.classifies:
             from ganglion.datasets import mnist
 
             (images, labels), _ = mnist.load_data()
             rows = images[: self.rows].reshape(self.rows, -1)
             return (rows / 255).astype("float32"), labels[: self.rows].astype("int64")
-        draws = np.random.default_rng(0)
         x = draws.normal(size=(self.rows, self.sizes[0])).astype("float32")
         return x, (x[:, :1] ** 2 + x[:, 1:2]).astype("float32")
 
@@ -85,26 +89,30 @@ class Task:
 # ---- engines: each returns a function that trains all models for some epochs ---------
 
 
+def keras_model(network: Network, rate: float) -> Any:
+    import ganglion as keras
+    from ganglion import layers
+
+    first, *hidden, last = network.sizes
+    stack = [layers.Dense(units, activation="relu") for units in hidden]
+    model = keras.Sequential([keras.Input((first,)), *stack, layers.Dense(last)])
+    if network.classifies:
+        loss: Any = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.SGD(rate), loss)
+    else:
+        model.compile(keras.optimizers.Adam(rate), "mse")
+    return model
+
+
 def ganglion(task: Task, at_once: bool) -> Callable[[], None]:
     import ganglion as keras
-    from ganglion import layers, many
+    from ganglion import many
 
     keras.config.set_threads(task.threads)
     network = task.network
     x, y = network.data()
-
-    def build(rate: float) -> Any:
-        first, *hidden, last = network.sizes
-        stack = [layers.Dense(units, activation="relu") for units in hidden]
-        model = keras.Sequential([keras.Input((first,)), *stack, layers.Dense(last)])
-        if network.classifies:
-            loss: Any = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-            model.compile(keras.optimizers.SGD(rate), loss)
-        else:
-            model.compile(keras.optimizers.Adam(rate), "mse")
-        return model
-
-    built = [build(float(rate)) for rate in network.rates(task.models)]
+    rates = network.rates(task.models)
+    built = [keras_model(network, float(rate)) for rate in rates]
     arguments = {"batch_size": network.batch, "epochs": task.epochs, "verbose": 0}
 
     def run() -> None:

@@ -178,7 +178,7 @@ class CompiledProgram:
                 f"{self._driver.name} has no {spec.precision}: products are "
                 f"{spec.products}."
             )
-        self.emission = emit_program(program, spec, models > 1)
+        self.emission = emit_program(program, spec, models)
         self._schedule = self.emission.schedule
         self.plan = plan = self._schedule.plan
         self._bindings: dict[tuple[int, ...], _Binding] = {}

@@ -6,6 +6,7 @@ Nothing here knows a driver: the text can be read, checked and compiled anywhere
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,6 +22,7 @@ from ganglion.compiler.cuda.elementwise import (
 from ganglion.compiler.cuda.fusion import (
     BlockRows,
     FusedKernel,
+    largest_part,
     rows_of_block,
     rows_per_block,
     staged_rows,
@@ -305,15 +307,15 @@ class Emission:
         yield from (*self.once, *self.first, *self.every, *self.last)
 
 
-def emit_program(program: Program, spec: GpuSpec, models: bool = False) -> Emission:
+def emit_program(program: Program, spec: GpuSpec, models: int = 1) -> Emission:
     """Return a program as CUDA C for a GPU, for one model or for many at once."""
     return emit(build(program, spec), spec, models)
 
 
-def emit(schedule: Schedule, spec: GpuSpec, models: bool = False) -> Emission:
+def emit(schedule: Schedule, spec: GpuSpec, models: int = 1) -> Emission:
     """Return a schedule as CUDA C."""
     resident = schedule.step.resident
-    emitter = _Emitter(schedule, spec, models or resident)
+    emitter = _Emitter(schedule, spec, models)
     counting = [emitter.count_step()] if schedule.plan.results else []
     once = tuple(map(emitter.call, schedule.once))
     first = tuple(map(emitter.call, schedule.first))
@@ -331,7 +333,7 @@ def emit(schedule: Schedule, spec: GpuSpec, models: bool = False) -> Emission:
         emitter.workspace,
         emitter.workspace_bytes,
         any(_overlaps(fused.kernel) for _, fused in fused_kernels_of(schedule.every)),
-        models or resident,
+        models > 1 or resident,
     )
 
 
@@ -343,8 +345,9 @@ def _overlaps(kernel: Kernel) -> bool:
 class _Emitter:
     """Collects functions, and the memory that their blocks share."""
 
-    def __init__(self, schedule: Schedule, spec: GpuSpec, models: bool) -> None:
+    def __init__(self, schedule: Schedule, spec: GpuSpec, models: int) -> None:
         self.spec, self._models = spec, models
+        self._has_models = models > 1 or schedule.step.resident
         self.functions: dict[str, str] = {}
         self.workspace = dict(schedule.workspace)
         self.workspace_bytes = schedule.workspace_bytes
@@ -370,9 +373,9 @@ class _Emitter:
         pair = launch.products > 0 and 2 * (shared + 1024) <= most
         # Loops over time fill the registers of a processor with weights.
         pair = pair and not launch.time_loops
-        name, text = function.named(pair, self._models)
-        self.functions.setdefault(name, text)
         blocks = sum(partition.blocks for partition in partitions)
+        name, text = function.named(pair, self._has_models)
+        self.functions.setdefault(name, text)
         return Call(name, blocks, shared, self._renamed(function.buffers))
 
     def resident_call(self, schedule: Schedule) -> Call:
@@ -388,15 +391,24 @@ class _Emitter:
     def _may_gather(self, partition: PartitionText) -> bool:
         """Return whether row-wise blocks are so few that they must be kept apart."""
         most = TUNING.row_wise_share * self.spec.processors
-        return partition.staging is not None and partition.blocks <= most
+        few = partition.staging is not None and partition.blocks <= most
+        return few and self._models == 1
 
     def _partitions(self, launch: Launch) -> list[PartitionText]:
         """Return the partitions of a launch, tiled such that its blocks run at once."""
-        if launch.partitions[0].derived_from is not None:
-            return [
-                self._partition(partition, self._contexts[id(partition.derived_from)])
-                for partition in launch.partitions
-            ]
+        if launch.partitions[0].derived_from is None:
+            partitions = self._partitions_alone(launch)
+            if self._models == 1:
+                return partitions
+        partitions = []
+        for partition in launch.partitions:
+            context = self._contexts[id(partition.derived_from or partition)]
+            context = replace(context, models=self._models)
+            partitions.append(self._partition(partition, context))
+        return _joined(partitions) if self._models > 1 else partitions
+
+    def _partitions_alone(self, launch: Launch) -> list[PartitionText]:
+        """Return partitions as they are for one model; remember their contexts."""
         context = LaunchContext(self.spec, self.spec.half, launch.products == 1)
         context = replace(context, time_loops=max(launch.time_loops, 1))
         if any(
@@ -461,18 +473,23 @@ class _Emitter:
         blocks = bodies[0].blocks if len(bodies) == 1 else 1
         if partition.priority is Priority.PREFETCH:
             blocks = min(blocks, context.most_prefetch_blocks)
+        if context.models > 1:
+            blocks = min(blocks, _most_blocks_of_many(partition.fused_kernels[0]))
         return PartitionText(bodies, blocks, partition.priority)
 
     def _row_wise_partition(
         self, partition: Partition, context: LaunchContext
     ) -> PartitionText:
         undivided = partition.derived_from or partition
-        rows, fused_kernels = (
-            rows_per_block(partition.rows, undivided.kernels),
-            partition.fused_kernels,
-        )
+        alone = rows_per_block(partition.rows, undivided.kernels)
+        rows, fused_kernels = alone, partition.fused_kernels
+        if context.models > 1:
+            wanted = 4 * context.spec.processors // context.models
+            rows = max(alone, largest_part(partition.rows, wanted))
         bodies = [
-            emit_rows(fused, context.spec, rows_of_block(fused, partition.rows, rows))
+            emit_rows(
+                fused, context.spec, rows_of_block(fused, partition.rows, rows, alone)
+            )
             for fused in fused_kernels
         ]
         staging = RowStaging(
@@ -498,6 +515,28 @@ class _Emitter:
             "  if (THREAD == 0) *step += 1;\n}\n"
         )
         return Call("count_step", 1, 0, (STEP,))
+
+
+def _most_blocks_of_many(fused: FusedKernel) -> int:
+    """Return how many blocks of one of many models are worth their start."""
+    kernel = fused.kernel
+    if not isinstance(kernel, Loop) or kernel.adds or fused.column_sums:
+        return 1 << 30
+    return max(math.prod(kernel.shape) // TUNING.elements_per_block_of_many, 1)
+
+
+def _joined(partitions: list[PartitionText]) -> list[PartitionText]:
+    """Let one block take all that are one block's, and that nobody waits for."""
+    bodies: list[Emitted] = []
+    others: list[PartitionText] = []
+    for partition in partitions:
+        waited_for = partition.priority is Priority.CRITICAL
+        if partition.blocks > 1 or waited_for or partition.staging:
+            others.append(partition)
+        else:
+            bodies += partition.bodies
+    small = [PartitionText(bodies, 1, Priority.DEFERRED)] if bodies else []
+    return [*others, *small]
 
 
 def resident_partition(schedule: Schedule, spec: GpuSpec) -> PartitionText:

@@ -242,19 +242,24 @@ Access = tuple[BufferKey, View, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class BlockRows:
-    """The rows of a loop that a block has; the rows are those of the leading axes."""
+    """The rows of a loop that a block has; the rows are those of the leading axes.
+
+    Of one model alone, it has so many: that says in which order it adds up.
+    """
 
     count: int
     axes: Shape
+    alone: int = 0
 
-    def of(self, shape: Shape) -> Shape:
+    def of(self, shape: Shape, count: int = 0) -> Shape:
         """Return the shape of a block's rows; of several row axes, the last counts.
 
         >>> BlockRows(4, (128,)).of((128, 10)), BlockRows(4, (8, 16)).of((8, 16, 10))
         ((4, 10), (1, 4, 10))
         """
         before = len(self.axes) - 1
-        return (*(1 for _ in range(before)), self.count, *shape[before + 1 :])
+        rows = count or self.count
+        return (*(1 for _ in range(before)), rows, *shape[before + 1 :])
 
 
 def row_axes(shape: Shape, rows: int) -> Shape | None:
@@ -269,12 +274,14 @@ def row_axes(shape: Shape, rows: int) -> Shape | None:
     return None
 
 
-def rows_of_block(fused: FusedKernel, rows: int, count: int) -> BlockRows:
+def rows_of_block(
+    fused: FusedKernel, rows: int, count: int, alone: int = 0
+) -> BlockRows:
     """Return the rows of a loop's blocks, which have so many of all rows each."""
     assert isinstance(fused.kernel, Loop)
     axes = row_axes(fused.kernel.outer, rows)
     assert axes is not None
-    return BlockRows(count, axes)
+    return BlockRows(count, axes, alone or count)
 
 
 def row_counts(kernel: Kernel) -> frozenset[int]:
@@ -336,6 +343,16 @@ def rows_per_block(rows: int, kernels: Sequence[Kernel]) -> int:
         max(TUNING.fewest_row_wise_blocks, most // TUNING.row_wise_elements_per_block),
         rows,
     )
+    return largest_part(rows, wanted)
+
+
+def largest_part(rows: int, parts: int) -> int:
+    """Return how many rows equal parts have, if there are so many parts at least.
+
+    >>> largest_part(128, 5), largest_part(6, 4)
+    (16, 1)
+    """
+    wanted = min(max(parts, 1), rows)
     return max(n for n in range(1, rows + 1) if rows % n == 0 and rows // n >= wanted)
 
 

@@ -53,6 +53,7 @@ from ganglion.compiler.cuda.tiling import (
     on_tensor_cores,
     plain_splits,
     shared_bytes,
+    tiling_of_models,
 )
 from ganglion.compiler.plan.kernels import Axis, BufferKey, Contract, View
 
@@ -81,11 +82,18 @@ def emit_contract(fused: FusedKernel, context: LaunchContext) -> Emitted:
         return contraction.in_shared_memory()
     ready = kernel.right.buffer.key in fused.ready
     context = replace(context, weights_ready=ready)
-    tiling = _cheapest_tiling(kernel, context, bool(fused.column_sums))
+    alone = replace(context, models=1)
+    tiling = _cheapest_tiling(kernel, alone, bool(fused.column_sums))
     if isinstance(tiling, FpropTiling):
         return contraction.conv_fprop(tiling, context)
     if isinstance(tiling, WgradTiling):
         return contraction.conv_wgrad(tiling)
+    product, is_split = contraction.product, contraction.product.parts > 1
+    is_plain = product.is_matrix_product and not (is_split or fused.column_sums)
+    if context.models > 1 and is_plain:
+        tiling = tiling_of_models(product, tiling, context)
+    if tiling.order is not None:
+        return contraction.in_order(tiling)
     return contraction.on_tensor_cores(tiling, context.most_blocks)
 
 
@@ -144,6 +152,31 @@ class _Contraction:
         self._append("contract_on_tensor_cores", tiling, step)
         shared = shared_bytes(self.product, tiling.tile, tiling.stages, self.bf16)
         return self._tiled(tiling, step, shared, most)
+
+    def in_order(self, tiling: Tiling) -> Emitted:
+        """Return a product of many models, with the sums of another tiling."""
+        order, step = tiling.order, tiling.tile.step(self.bf16)
+        assert order is not None
+        self.prefetched = {b.key for b in self.kernel.reads()} & self.fused.ready
+        self._append(
+            "contract_in_order",
+            tiling,
+            step,
+            GROUPS=order.groups,
+            CUTS=order.cuts,
+            CUT_STEP=order.step,
+            LEFT_LANES=self._lanes_of_part(),
+        )
+        shared = shared_bytes(self.product, tiling.tile, tiling.stages, self.bf16)
+        return self._tiled(tiling, step, shared, 1 << 30)
+
+    def _lanes_of_part(self) -> int:
+        """Return how many neighbours of the left operand are copied at once.
+
+        Along the inner axis, those that tensor cores take at once lie side by side.
+        """
+        lanes, together = self.product.lanes("left"), 16 if self.bf16 else 8
+        return min(lanes, together) if self.product.along_rows else lanes
 
     def in_shared_memory(self) -> Emitted:
         """Return a product of operands that a block has in its shared memory."""

@@ -15,6 +15,7 @@ _INCLUDE = '#include "'
 _ENTRY_POINTS = {
     "contract_simt": "contract",
     "contract_on_tensor_cores": "tensor_cores",
+    "contract_in_order": "in_order",
     "conv_fprop": "conv_fprop",
     "conv_wgrad": "conv_wgrad",
     "add_columns": "column_sums",

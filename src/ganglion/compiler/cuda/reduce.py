@@ -135,13 +135,15 @@ class _Reduction:
     def __init__(
         self, fused: FusedKernel, kernel: Loop, spec: GpuSpec, rows: BlockRows | None
     ) -> None:
+        alone = kernel
         if rows:
+            alone = replace(kernel, shape=rows.of(kernel.shape, rows.alone))
             kernel = replace(kernel, shape=rows.of(kernel.shape))
         self.rows = rows
         self.fused, self.kernel = fused, kernel
-        tiling = choose_tiling(kernel, fused, spec)
+        tiling = choose_tiling(alone, fused, spec)
         if rows:  # one block does it all: in one turn, if it can
-            most = max(THREADS // power_of_two(math.prod(kernel.outer)), 1)
+            most = max(THREADS // power_of_two(math.prod(alone.outer)), 1)
             along = min(tiling.along, most)
             tiling = Tiling(THREADS // along, along, 1, tiling.beside)
         self.tiling = tiling

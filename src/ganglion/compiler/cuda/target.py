@@ -78,6 +78,7 @@ class GpuTuning:
     # large a share of their memory that they cannot.
     row_wise_share: int = 3
     prefetch_blocks_beside_rows: int = 64
+    elements_per_block_of_many: int = 4096  # of loops, where there are many models
 
     # Steps that one block takes, in a launch of many steps
     resident_products: int = 1 << 20  # multiplications

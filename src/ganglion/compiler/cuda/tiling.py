@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -58,6 +58,14 @@ TILES = (
     Tile(128, 16, 2, 1),
     Tile(64, 16, 1, 1),
     Tile(32, 16, 1, 1),
+)
+# For many models: there are enough blocks where each takes the whole inner axis.
+TILES_OF_MODELS = (
+    Tile(128, 64, 4, 2),
+    Tile(64, 64, 2, 4),
+    Tile(64, 32, 4, 2),
+    Tile(32, 64, 2, 4),
+    Tile(32, 32, 2, 4),
 )
 PLAIN = Tile(64, 64, 4, 2)
 PLAIN_STEP = 16
@@ -173,15 +181,37 @@ class LaunchContext:
     most_prefetch_blocks: int = 1 << 30
     time_loops: int = 1  # launched together: blocks of all of them must run at once
     resident: bool = False  # one block has all arrays in its shared memory
+    models: int = 1  # that are launched at once, each with the sums of one alone
+
+
+@dataclass(frozen=True)
+class SumOrder:
+    """In which order a product adds up: what tiles may not change."""
+
+    groups: int  # that share the inner axis, step by step
+    cuts: int  # over blocks
+    step: int  # of which cuts have a whole number
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """A tile, over how many blocks the inner axis is split, and how far copies run."""
+    """A tile, over how many blocks the inner axis is split, and how far copies run.
+
+    Sums may have the order of another tiling.
+    """
 
     tile: Tile
     splits: int
     stages: int
+    order: SumOrder | None = None
+
+    def steps(self, k: int, bf16: bool) -> int:
+        """Return how many steps a block takes through sums of so many elements."""
+        step, order = self.tile.step(bf16), self.order
+        if order is None:
+            return math.ceil(math.ceil(k / step) / self.splits)
+        length = math.ceil(math.ceil(k / order.step) / order.cuts) * order.step
+        return order.cuts * order.groups * math.ceil(length / order.groups / step)
 
 
 def choose_tiling(
@@ -201,6 +231,20 @@ def choose_tiling(
     costs = {tiling: _cost(product, tiling, spec, stored) for tiling in few or tilings}
     best = min(costs, key=costs.__getitem__)
     return best, costs[best]
+
+
+def tiling_of_models(product: Product, alone: Tiling, context: LaunchContext) -> Tiling:
+    """Return a tiling for the products of many models, with the sums of one alone."""
+    spec, tile = context.spec, alone.tile
+    order = SumOrder(tile.groups, alone.splits, tile.step(spec.bf16))
+    costs = {alone: _cost(product, alone, spec, False, context.models)}
+    for tile in TILES_OF_MODELS:
+        stages = spec.half // _stage_bytes(product, tile, spec.bf16)
+        tiling = Tiling(tile, 1, stages, order)
+        most = min(max(tiling.steps(product.k, spec.bf16), 2), TUNING.most_stages)
+        tiling = replace(tiling, stages=min(stages, most))
+        costs[tiling] = _cost(product, tiling, spec, False, context.models)
+    return min(costs, key=costs.__getitem__)
 
 
 def on_tensor_cores(kernel: Contract, precision: str) -> bool:
@@ -245,12 +289,14 @@ def _splits(tiles: int, steps: int, spec: GpuSpec) -> list[int]:
     return sorted(n for n in counts if 1 <= n <= min(steps, 128))
 
 
-def _cost(product: Product, tiling: Tiling, spec: GpuSpec, stored: bool) -> float:
+def _cost(
+    product: Product, tiling: Tiling, spec: GpuSpec, stored: bool, models: int = 1
+) -> float:
     """Return about how many nanoseconds a product takes; split sums may be `stored`."""
     tile, step = tiling.tile, tiling.tile.step(spec.bf16)
     # Blocks of a processor:
-    each = -(-product.tiles(tile) * tiling.splits // spec.processors)
-    steps = math.ceil(math.ceil(product.k / step) / tiling.splits)
+    each = -(-product.tiles(tile) * tiling.splits * models // spec.processors)
+    steps = tiling.steps(product.k, spec.bf16)
     left, right = product.width("left"), product.width("right")
     far = tile.rows / min(product.again, 4.0) * left + tile.columns * right
     copied = far * step / TUNING.bandwidth

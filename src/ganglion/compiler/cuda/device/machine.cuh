@@ -32,6 +32,8 @@ DEVICE float near_root(float x) {
   asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+// A product that is rounded before it is added to anything.
+DEVICE float rounded_product(float a, float b) { return __fmul_rn(a, b); }
 DEVICE unsigned upper_product(unsigned a, unsigned b) { return __umulhi(a, b); }
 DEVICE unsigned count_up(unsigned* address) { return atomicAdd(address, 1u); }
 DEVICE void publish() { __threadfence(); }

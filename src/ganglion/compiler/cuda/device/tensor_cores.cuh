@@ -15,8 +15,15 @@ template <class S> struct Stage {
   static constexpr int BYTES = LEFT + RIGHT;
 };
 
+// Where an index inside of a stage is on the inner axis, from the stage's first one on:
+// a stage may be of one group's steps, of which every GROUPS-th step is.
+template <class S, int GROUPS> DEVICE int inner_of(int at) {
+  constexpr int KS = S::BF16 ? 16 : 8;
+  return GROUPS == 1 ? at : at / KS * (GROUPS * KS) + at % KS;
+}
+
 // Where a thread copies the left operand from: rows that stay, inner indices that move.
-template <class S> struct LeftCopies {
+template <class S, int GROUPS = 1> struct LeftCopies {
   typedef typename S::Offset Offset;
   typedef typename S::Left Left;
   static constexpr int V = S::LEFT_LANES;
@@ -35,7 +42,7 @@ template <class S> struct LeftCopies {
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
       const int m = m0 + (S::LEFT_ROWS ? line + i * STEP : at);
-      const int k = S::LEFT_ROWS ? at : line + i * STEP;
+      const int k = inner_of<S, GROUPS>(S::LEFT_ROWS ? at : line + i * STEP);
       const bool inside = ALL_M || (m < S::M && (!S::LEFT_ROWS || m - m0 < DOWN));
       exists[S::LEFT_ROWS ? i : 0] = inside;
       const Offset row = S::LEFT_SAME ? first + S::left_row(i * STEP) : S::left_row(m);
@@ -43,15 +50,16 @@ template <class S> struct LeftCopies {
       if (S::LEFT_EVEN) cursors[i] += S::left_inner(k);
     }
   }
-  METHOD void copy(Left* to, int k0) const {
+  METHOD void copy(Left* to, int k0, int end = S::K) const {
     const int line = THREAD / ACROSS, at = THREAD % ACROSS * V;
     to += line * Stage<S>::LEFT_LINE + at;
     const Offset step_offset = S::LEFT_EVEN ? S::left_inner(k0) : 0;
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
-      const int k = k0 + (S::LEFT_ROWS ? at : line + i * STEP);
+      const int k = k0 + inner_of<S, GROUPS>(S::LEFT_ROWS ? at : line + i * STEP);
       const Left* from = cursors[i] + (S::LEFT_EVEN ? step_offset : S::left_inner(k));
-      const bool wanted = exists[S::LEFT_ROWS ? i : 0] && (ALL_K || k < S::K);
+      const bool inside = (ALL_K && GROUPS == 1) || k < end;
+      const bool wanted = exists[S::LEFT_ROWS ? i : 0] && inside;
       if (DOWN % STEP == 0 || line + i * STEP < DOWN)
         copy_async<V * (int)sizeof(Left), S::LEFT_AGAIN>(
             to + i * STEP * Stage<S>::LEFT_LINE, from, wanted);
@@ -59,7 +67,7 @@ template <class S> struct LeftCopies {
   }
 };
 
-template <class S> struct RightCopies {
+template <class S, int GROUPS = 1> struct RightCopies {
   typedef typename S::Offset Offset;
   typedef typename S::Right Right;
   static constexpr int V = S::RIGHT_LANES, ACROSS = S::BN / V;
@@ -74,23 +82,24 @@ template <class S> struct RightCopies {
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
       cursors[i] = from + (exists ? S::right_column(n) : 0);
-      if (S::RIGHT_EVEN) cursors[i] += S::right_inner(THREAD / ACROSS + i * STEP);
+      const int k = inner_of<S, GROUPS>(THREAD / ACROSS + i * STEP);
+      if (S::RIGHT_EVEN) cursors[i] += S::right_inner(k);
     }
   }
-  METHOD void copy(Right* to, int k0) const {
+  METHOD void copy(Right* to, int k0, int end = S::K) const {
     const int line = THREAD / ACROSS, at = THREAD % ACROSS * V;
     to += line * Stage<S>::RIGHT_LINE + at;
     const Offset step_offset = S::RIGHT_EVEN ? S::right_inner(k0) : 0;
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
-      const int k = k0 + line + i * STEP;
+      const int k = k0 + inner_of<S, GROUPS>(line + i * STEP);
       const Right* from =
           cursors[i] + (S::RIGHT_EVEN ? step_offset : S::right_inner(k));
       if ((THREADS % ACROSS == 0 || line < STEP) &&
           (S::BK % STEP == 0 || line + i * STEP < S::BK))
         copy_async<V * (int)sizeof(Right), false>(
             to + i * STEP * Stage<S>::RIGHT_LINE, from,
-            exists && (ALL_K || k < S::K));
+            exists && ((ALL_K && GROUPS == 1) || k < end));
     }
   }
 };
@@ -234,35 +243,41 @@ DEVICE void multiply(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[
     multiply_tf32(c, a, b);
 }
 
+// The products of as many inner elements as tensor cores take at once.
+template <class S, int DOWN, int RIGHT>
+DEVICE void multiply_parts(float (&c)[DOWN][RIGHT][4], const typename S::Left* a,
+                           const typename S::Right* b, int m0, int n0, int k) {
+  unsigned left[DOWN][4], right[RIGHT][2];
+  right_parts<S>(right, b, n0, k);
+  left_parts<S>(left, a, m0, k);
+#pragma unroll
+  for (int i = 0; i < DOWN; i++)
+#pragma unroll
+    for (int j = 0; j < RIGHT; j++) multiply<S>(c[i][j], left[i], right[j]);
+}
+
 // The products of one step of BK: each group of warps takes its own part of it.
 template <class S, int DOWN, int RIGHT>
 DEVICE void multiply_step(float (&c)[DOWN][RIGHT][4], const typename S::Left* a,
                           const typename S::Right* b, int m0, int n0, int group) {
   constexpr int KS = S::BF16 ? 16 : 8;
 #pragma unroll
-  for (int step = 0; step < S::BK / KS / S::WK; step++) {
-    const int k = (step * S::WK + group) * KS;
-    unsigned left[DOWN][4], right[RIGHT][2];
-    right_parts<S>(right, b, n0, k);
-    left_parts<S>(left, a, m0, k);
-#pragma unroll
-    for (int i = 0; i < DOWN; i++)
-#pragma unroll
-      for (int j = 0; j < RIGHT; j++) multiply<S>(c[i][j], left[i], right[j]);
-  }
+  for (int step = 0; step < S::BK / KS / S::WK; step++)
+    multiply_parts<S>(c, a, b, m0, n0, (step * S::WK + group) * KS);
 }
 
 // A sum of products; of bytes, it is still to be scaled.
 template <class S> DEVICE float scaled(float sum) {
   if constexpr (Warp<S>::LEFT_BYTES)
-    return S::LEFT_SCALE * sum;
+    return rounded_product(S::LEFT_SCALE, sum);
   else
     return sum;
 }
 
-// Put a warp's sums where all threads of the block find them.
-template <class S, int DOWN, int RIGHT>
+// Put a warp's sums where all threads of the block find them; some are SCALED already.
+template <class S, bool SCALED = false, int DOWN, int RIGHT>
 DEVICE void stage_sums(float* sums, const float (&c)[DOWN][RIGHT][4], int m0, int n0) {
+  auto scale = [](float sum) { return SCALED ? sum : scaled<S>(sum); };
   typedef Warp<S> W;
   const int lane = THREAD % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
@@ -272,8 +287,8 @@ DEVICE void stage_sums(float* sums, const float (&c)[DOWN][RIGHT][4], int m0, in
       if constexpr (W::Q == 1) {
 #pragma unroll
         for (int j = 0; j < RIGHT; j++) {
-          const float side[2] = {scaled<S>(c[i][j][half * 2]),
-                                 scaled<S>(c[i][j][half * 2 + 1])};
+          const float side[2] = {scale(c[i][j][half * 2]),
+                                 scale(c[i][j][half * 2 + 1])};
           const int m = m0 + W::row(i, half, g), n = n0 + j * 8 + 2 * t;
           store_lanes(sums + m * S::SUMS + n, side);
         }
@@ -285,7 +300,7 @@ DEVICE void stage_sums(float* sums, const float (&c)[DOWN][RIGHT][4], int m0, in
             float side[W::Q];
 #pragma unroll
             for (int q = 0; q < W::Q; q++)
-              side[q] = scaled<S>(c[i][j + q][half * 2 + e]);
+              side[q] = scale(c[i][j + q][half * 2 + e]);
             const int m = m0 + W::row(i, half, g), n = n0 + W::column(j, 2 * t + e);
             store_lanes(sums + m * S::SUMS + n, side);
           }

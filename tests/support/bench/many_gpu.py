@@ -1,6 +1,6 @@
 """Many models on a GPU: bits, microseconds of each launch, and rivals.
 
-    python3 tests/support/many_gpu.py [--networks mnist,tabular] [--rivals jax,torch]
+    python3 tests/support/bench/many_gpu.py [--networks mnist,tabular] [--rivals jax,torch]
 
 The networks of `many_bench.py`, 64 on digits drawn at random and 256 tabular ones. For
 each of them: whether three models have the bits of each alone; microseconds of a step
@@ -21,13 +21,14 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import many_bench
 import numpy as np
-from folders import SOURCE, SUPPORT_PATHS
 
-sys.path[:0] = [*SUPPORT_PATHS, str(SOURCE)]
+_SUPPORT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(_SUPPORT), str(_SUPPORT.parents[1] / "src")]
 
 MODELS = {"mnist": 64, "tabular": 256}
 EPOCHS = {"mnist": 20, "tabular": 100}

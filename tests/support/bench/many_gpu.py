@@ -1,6 +1,6 @@
 """Many models on a GPU: bits, microseconds of each launch, and rivals.
 
-    python3 tests/support/bench/many_gpu.py [--networks mnist,tabular] [--rivals jax,torch]
+    python3 tests/support/bench/many_gpu.py --networks mnist,tabular --rivals jax,torch
 
 The networks of `many_bench.py`, 64 on digits drawn at random and 256 tabular ones. For
 each of them: whether three models have the bits of each alone; microseconds of a step

@@ -280,3 +280,17 @@ def test_a_subclass_may_call_its_attributes_as_it_likes():
     model.fit(np.ones((4, 2)), np.ones(4), epochs=2, verbose=0)
     assert (model.epoch, model.order, model.position) == (7, [1, 0], "first")
     assert int(model.training_state.epoch) == 2
+
+
+def test_a_model_that_starts_inside_of_another_has_an_input_layer():
+    x = keras.Input((2,))
+    hidden = layers.Dense(3, name="first")(x)
+    whole = keras.Model(x, layers.Dense(4, name="last")(hidden))
+    part = keras.Model(whole.get_layer("last").input, whole.output)
+    assert [type(layer).__name__ for layer in part.layers] == ["InputLayer", "Dense"]
+    assert part.operations == part.layers
+    back = keras.Model.from_config(part.get_config())
+    assert [layer.name for layer in back.layers] == [x.name for x in part.layers]
+    lines = []
+    part.summary(print_fn=lines.append)
+    assert "(InputLayer)" in "".join(lines)

@@ -279,6 +279,14 @@ def test_an_output_in_a_list_of_one_comes_alone():
         model.fit(np.ones((3, 2)), [np.ones((3, 1))], verbose=0)
 
 
+def test_the_shapes_of_several_ends_are_a_list_in_the_order_of_the_inputs():
+    inputs = {"b": ganglion.Input((2,)), "a": ganglion.Input((3,))}
+    joined = ganglion.layers.Concatenate()([inputs["a"], inputs["b"]])
+    model = ganglion.Model(inputs, {"z": joined, "y": inputs["b"]})
+    assert model.input_shape == [tuple(x.shape) for x in model.inputs]
+    assert model.output_shape == [tuple(x.shape) for x in model.outputs]
+
+
 @pytest.mark.parametrize("kind", ["tuple", "dict of tuples", "dict", "list of lists"])
 def test_outputs_keep_their_structure_through_a_configuration(kind):
     model = writer(ganglion, kind, loss="mse")

@@ -8,6 +8,7 @@ from ops_cases import CALLS, Call
 from ops_cases_numpy import NUMPY_CALLS
 from ops_titles import title
 
+import ganglion
 from ganglion import ops, tree
 from ganglion.compiler.cpu import backend as cpu
 from ganglion.compiler.cuda import emit
@@ -77,3 +78,30 @@ def test_cuda_has_text_for_all_that_is_not_computed_by_the_host() -> None:
     text = str(emit.emit_program(program, GpuSpec()).functions)
     for part in ("atan2f(", "erfcf(", " >> "):
         assert part in text
+
+
+class Repeated(ganglion.layers.Layer):
+    """Rows as often as constants say that the model computes with."""
+
+    def call(self, x):
+        counts = ops.bincount(ops.cast(ops.convert_to_tensor([0, 1, 1]), "int32"))
+        rows = ops.repeat(ops.mean(x, axis=0)[:2], counts)
+        return x * ops.sum(rows) + ops.sum(ops.arange(ops.max(counts) + 1))
+
+
+def test_sizes_may_be_computed_from_what_is_known():
+    model = ganglion.Sequential([ganglion.Input((2,)), Repeated()])
+    x = np.array([[1, 2], [3, 4]], "float32")
+    wanted = x * (2 + 3 + 3) + 3
+    np.testing.assert_allclose(model(x), wanted)
+    np.testing.assert_allclose(model.predict(x, verbose=0), wanted)
+
+
+def test_sizes_that_depend_on_data_are_refused_by_name():
+    class ByData(ganglion.layers.Layer):
+        def call(self, x):
+            return ops.repeat(x, ops.cast(x[0], "int32"), axis=1)
+
+    model = ganglion.Sequential([ByData()])
+    with pytest.raises(NotImplementedError, match=r"ops\.repeat.*known when a model"):
+        model.predict(np.ones((2, 2)), verbose=0)

@@ -74,6 +74,17 @@ def test_a_layer_used_in_two_models_is_one_layer_again(tmp_path):
     )
 
 
+def test_a_layer_used_by_itself_and_in_a_wrapper_is_one_layer_again(tmp_path):
+    shared = layers.Dense(3)
+    x, steps = keras.Input((3,)), keras.Input((2, 3))
+    model = keras.Model([x, steps], [shared(x), layers.TimeDistributed(shared)(steps)])
+    model.save(tmp_path / "m.keras")
+    back = saving.load_model(tmp_path / "m.keras")
+    assert back.layers[2] is back.layers[3].layer
+    for ours, theirs in zip(model.weights, back.weights, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
 @saving.register_keras_serializable(package="test_saving")
 class Blocks(keras.Model):
     """A model written as a class, with layers in lists and private attributes."""

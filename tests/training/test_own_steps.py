@@ -346,3 +346,43 @@ def test_keras_2_had_a_compiled_loss_and_compiled_metrics():
     assert logs[0].keys() == logs[1].keys() == {"loss", "mae"}
     np.testing.assert_allclose(logs[0]["loss"], logs[1]["loss"], rtol=1e-6)
     np.testing.assert_allclose(logs[0]["mae"], logs[1]["mae"], rtol=1e-6)
+
+
+class Paired(ganglion.Model):
+    """A step on two batches at once, of rows with and without labels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = ganglion.layers.Dense(1)
+
+    def call(self, x: Any) -> Any:
+        return self.dense(x)
+
+    def train_step(self, data: Any) -> Any:
+        plain, (x, y) = data
+        with ganglion.GradientTape() as tape:
+            loss = ops.mean(self(plain) ** 2) + ops.mean((self(x) - y) ** 2)
+        weights = self.trainable_weights
+        self.optimizer.apply(tape.gradient(loss, weights), weights)
+        return {"loss": loss, "rows": ops.shape(plain)[0] + 100 * ops.shape(x)[0]}
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+def test_the_parts_of_a_batch_may_differ_in_their_rows(eagerly: bool) -> None:
+    x = np.arange(24, dtype="float32").reshape(12, 2) / 24
+    batches = [(x[i : i + 6], (x[:2], x[:2, :1])) for i in (0, 6)]
+    model = Paired()
+    model.compile("sgd", run_eagerly=eagerly)
+    model(x)
+    model.dense.set_weights([np.ones((2, 1)), np.zeros(1)])
+    logs = model.fit(iter(batches), verbose=0).history
+    assert logs["rows"] == [206]
+    assert np.isfinite(logs["loss"][0])
+    assert model.train_on_batch(*batches[0], return_dict=True)["rows"] == 206
+
+
+def test_arrays_of_other_lengths_are_refused_still() -> None:
+    model = Paired()
+    model.compile("sgd")
+    with pytest.raises(ValueError, match="differ in their number of rows"):
+        model.fit(np.ones((6, 2)), np.ones((4, 1)), verbose=0)

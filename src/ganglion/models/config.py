@@ -49,12 +49,7 @@ class _GraphWriter:
     def __init__(self, network: Network) -> None:
         self._network = network
         self._calls = _calls_of(network)
-        # A model that starts in the middle of another gets inputs there.
-        self._stand_ins = {
-            tensor: InputLayer(batch_shape=tensor.shape, dtype=tensor.dtype)
-            for tensor in network.flat_inputs
-            if tensor.call is None or not isinstance(tensor.call.operation, InputLayer)
-        }
+        self._stand_ins = network.stand_ins
         names = [operation.name for operation in network.operations]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -83,7 +78,9 @@ class _GraphWriter:
         else:
             entry = serialize_keras_object(operation)
             nodes = [self._node(call.args, call.kwargs) for call in calls]
-        return {**entry, "name": operation.name, "inbound_nodes": nodes}
+        # In place: a layer that is met again marks its first entry as shared.
+        entry.update(name=operation.name, inbound_nodes=nodes)
+        return entry
 
     def _node(self, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
         return {"args": self._argument(args), "kwargs": self._argument(kwargs)}

@@ -53,6 +53,17 @@ class Network:
         # The outputs for inputs of some shapes.
         self._inferred: dict[Any, list[KerasTensor]] = {}
 
+    @cached_property
+    def stand_ins(self) -> dict[KerasTensor, InputLayer]:
+        """The inputs of a model that starts in the middle of another."""
+        return {
+            tensor: InputLayer(
+                batch_shape=tensor.shape, dtype=tensor.dtype, name=f"{tensor.name}CLONE"
+            )
+            for tensor in self.flat_inputs
+            if not _is_entry(tensor)
+        }
+
     @property
     def input_names(self) -> list[str]:
         """The name of each input, by which a dictionary may feed it."""

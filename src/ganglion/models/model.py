@@ -77,7 +77,8 @@ class Model(OldMethods):
     def layers(self) -> list[Layer]:
         """The layers directly below this model."""
         if self._network is not None:
-            return LayerList(self._network.layers)
+            network = self._network
+            return LayerList([*network.stand_ins.values(), *network.layers])
         return super()._layers_below()
 
     @layers.setter
@@ -90,7 +91,8 @@ class Model(OldMethods):
     @property
     def operations(self) -> list[Any]:
         """The layers and ops of a functional model, inputs first."""
-        return list(self._functional("operations").operations)
+        network = self._functional("operations")
+        return [*network.stand_ins.values(), *network.operations]
 
     def _layers_below(self) -> list[Layer]:
         # Those of the graph, and others that attributes hold.
@@ -143,12 +145,12 @@ class Model(OldMethods):
     @property
     def input_shape(self) -> Any:
         """The shape(s) of the input."""
-        return shapes_of(_alone(self._functional("input shape").inputs))
+        return shapes_of(_alone(self.inputs))
 
     @property
     def output_shape(self) -> Any:
         """The shape(s) of the output."""
-        return shapes_of(_alone(self._functional("output shape").outputs))
+        return shapes_of(_alone(self.outputs))
 
     @property
     def input_names(self) -> list[str]:

@@ -81,8 +81,9 @@ def operations_and_calls(model: Any) -> tuple[list[Any], list[Call]]:
     # A Sequential keeps its layers in `_stack`; it lists them without the input.
     if network is None or hasattr(model, "_stack"):
         return list(model.layers), []
-    inputs = [tensor.call for tensor in network.flat_inputs if tensor.call is not None]
-    return list(network.operations), [*inputs, *network.calls]
+    stand_ins = {x: layer.output for x, layer in network.stand_ins.items()}
+    inputs = [stand_ins.get(tensor, tensor).call for tensor in network.flat_inputs]
+    return model.operations, [*inputs, *network.calls]
 
 
 def _is_chain(calls: list[Call]) -> bool:

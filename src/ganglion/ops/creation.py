@@ -17,6 +17,7 @@ from ganglion.ops.dispatch import (
     common_type,
     floating,
     is_weak,
+    known,
     op,
     promoted,
     stretch,
@@ -87,12 +88,13 @@ def ones_like(x: Any, dtype: Any = None) -> Any:
 @op
 def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Any:
     """Make evenly spaced numbers."""
+    start, stop, step = (
+        known("arange", bound, "Give its bounds as numbers.")
+        if isinstance(bound, Value)
+        else bound
+        for bound in (start, stop, step)
+    )
     bounds = [bound for bound in (start, stop, step) if bound is not None]
-    if any(isinstance(bound, Value) for bound in bounds):
-        raise TypeError(
-            "ops.arange: its bounds must be known while the model is compiled, since "
-            "the shape depends on them; give numbers."
-        )
     if step is not None and not step:
         raise ValueError("ops.arange: `step` must not be 0.")
     if dtype is None:

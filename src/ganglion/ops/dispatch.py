@@ -298,6 +298,17 @@ def _fitted(values: list[Value], unknown: int) -> list[Value]:
     return fitted
 
 
+def known(name: str, x: Any, way_out: str) -> np.ndarray:
+    """Return the numbers of an argument that a shape depends on, or refuse."""
+    try:
+        return np.asarray(evaluated([read(x)])[0])
+    except ValueError:
+        raise NotImplementedError(
+            f"ops.{name}: the shape of its result depends on data, but shapes must be "
+            f"known when a model is compiled. {way_out}"
+        ) from None
+
+
 def unknown_like(value: Value, shape: Sequence[int]) -> Value:
     """Return a value of that type and this shape, where only shapes matter."""
     return Input("unknown", shape, value.dtype)

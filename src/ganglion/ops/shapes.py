@@ -14,6 +14,7 @@ from ganglion.compiler.ir.graph import Constant, ShapeError, Value
 from ganglion.ops.dispatch import (
     astype,
     axes_of,
+    known,
     one_axis,
     op,
     promoted,
@@ -294,13 +295,8 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
 
 def _repeats(repeats: Any, size: int) -> np.ndarray:
     """Return how often rows are repeated: one number for all, or one for each."""
-    if isinstance(repeats, Constant):
-        repeats = repeats.array
     if isinstance(repeats, Value):
-        raise TypeError(
-            "ops.repeat: `repeats` must be known while the model is compiled, since "
-            "the shape depends on it; give a number or an array."
-        )
+        repeats = known("repeat", repeats, "Give `repeats` as a number or an array.")
     counts = np.asarray(repeats)
     if counts.size != 1 and counts.shape != (size,):
         raise ShapeError(

@@ -11,9 +11,8 @@ from ganglion import config
 from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir.graph import Constant, Value
 from ganglion.ops.creation import linspace
-from ganglion.ops.dispatch import astype, common_type, floating, is_weak, op
+from ganglion.ops.dispatch import astype, common_type, floating, is_weak, known, op
 from ganglion.ops.numpy import absolute, log, multiply, power, sign, where
-from ganglion.ops.order.sorting import known
 from ganglion.ops.shapes import expand_dims
 
 __all__ = [

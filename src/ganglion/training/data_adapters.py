@@ -124,7 +124,7 @@ class Signature(NamedTuple):
     batch: int
     rows: int | None  # None: the batch itself is given, there is nothing to gather
     shuffle: bool
-    columns: tuple[tuple[str, tuple[int, ...], np.dtype], ...]
+    columns: tuple[tuple[str, tuple[int, ...], np.dtype], ...]  # as a step sees them
     structure: Hashable  # of x, y and weights, whose leaves are the columns' names
     change: Any = None  # of the images of a batch, by its number and the order's seed
 
@@ -174,12 +174,21 @@ class ColumnLimit:
 class Table:
     """Inputs, targets and weights as arrays with the same number of rows.
 
+    Only where they are one batch for a step of the user's own may they differ in it.
+
     >>> table = Table(np.zeros((5, 2)), [0, 1, 0, 1, 0])
     >>> table.rows, [name for name, _ in table.columns]
     (5, ['x', 'y'])
     """
 
-    def __init__(self, x: Any, y: Any = None, sample_weight: Any = None) -> None:
+    def __init__(
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        may_differ: bool = False,
+    ) -> None:
         self.parts = Batch(
             _arrays(x, "x"), _arrays(y, "y"), _arrays(sample_weight, "sample_weight")
         )
@@ -187,7 +196,7 @@ class Table:
         self._is_nested = False
         self.names = Batch(*map(self._named, self.parts, Batch._fields))
         self._structure: Hashable = repr(self.names) if self._is_nested else self.names
-        self.rows = _common_rows(self.columns)
+        self.rows = _common_rows(self.columns, may_differ)
         # What a generator of augmented images needs, None without one.
         self.batch_size: int | None = None
         self.shuffle: bool | None = None
@@ -210,7 +219,10 @@ class Table:
 
     def signature(self, batch: int, rows: int | None, shuffle: bool) -> Signature:
         """Return what a step over this table depends on."""
-        columns = [(name, array.shape[1:], array.dtype) for name, array in self.columns]
+        columns = [
+            (name, (batch, *array.shape[1:]) if rows else array.shape, array.dtype)
+            for name, array in self.columns
+        ]
         structure, change = self._structure, self.change
         return Signature(batch, rows, shuffle, tuple(columns), structure, change)
 
@@ -281,12 +293,14 @@ def _is_list_of_inputs(values: list[Any]) -> bool:
     )
 
 
-def _common_rows(columns: list[tuple[str, np.ndarray]]) -> int:
+def _common_rows(
+    columns: list[tuple[str, np.ndarray]], may_differ: bool = False
+) -> int:
     for name, array in columns:
         if array.ndim == 0:
             raise ValueError(f"`{name}` is a single number; data needs rows.")
     rows = len(columns[0][1])
-    if any(len(array) != rows for _, array in columns):
+    if not may_differ and any(len(array) != rows for _, array in columns):
         text = ", ".join(f"{name} has {len(array)}" for name, array in columns)
         raise ValueError(f"The arrays differ in their number of rows: {text}.")
     if rows == 0:
@@ -509,7 +523,7 @@ def tables(
     def prepared(item: tuple[tuple[Any, Any, Any], int]) -> tuple[Table, int]:
         (x, y, weight), seen = item
         weight = class_weighted(y, weight, stream.class_weight)
-        return table(model, x, y, weight), seen
+        return table(model, x, y, weight, is_batch=True), seen
 
     return ahead_if_slow(map(prepared, drawn))
 
@@ -553,13 +567,18 @@ def _alone_as_array(part: Any) -> Any:
 
 
 def table(
-    model: TrainableModel, x: Any, y: Any = None, sample_weight: Any = None
+    model: TrainableModel,
+    x: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    is_batch: bool = False,
 ) -> Table:
     """Return arrays as a table, in the order of the model's inputs and outputs."""
     _build_on_text(model, x)
     network = model._network
     if network is None or (model.has_own_steps and network.host_part is None):
-        return Table(x, y, sample_weight)
+        may_differ = is_batch and model.has_own_steps
+        return Table(x, y, sample_weight, may_differ=may_differ)
     x = _ordered_inputs(model, x)
     _check_inputs(network, x)
     if network.host_part is not None:

@@ -436,10 +436,7 @@ def build_compiled(model: Any, names: Batch, signature: Signature) -> bool:
         return False
     if network.host_part is not None or signature.change is not None:
         return False
-    rows = {
-        name: Input(name, (signature.batch, *shape), dtype)
-        for name, shape, dtype in signature.columns
-    }
+    rows = {name: Input(name, shape, dtype) for name, shape, dtype in signature.columns}
     outputs = tree.map_leaves(lambda t: _stand_in(t, signature.batch), network.outputs)
     labels = names.map(rows.__getitem__).y
     if labels is None or is_structured(model.loss, Outputs(outputs)):

@@ -220,7 +220,7 @@ def gathered(
     """Make the data inputs and gather this step's rows from them."""
     rows, size = signature.rows, signature.batch
     inputs = {
-        name: Input(name, (rows or size, *shape), dtype)
+        name: Input(name, (rows, *shape[1:]) if rows else shape, dtype)
         for name, shape, dtype in signature.columns
     }
     columns: dict[str, Value] = dict(inputs)

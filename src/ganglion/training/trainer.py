@@ -625,7 +625,7 @@ class Trainer(Layer):
     def _on_batch(
         self, kind: str, x: Any, y: Any, weight: Any, return_dict: bool
     ) -> Any:
-        batch = data_adapters.table(self, x, y, weight)
+        batch = data_adapters.table(self, x, y, weight, is_batch=True)
         with self.between_steps():
             if kind == "train":
                 self._step_cache.lock.refuse_training("train_on_batch")

@@ -14,9 +14,8 @@ from ganglion.compiler.ir import shaping as s
 from ganglion.compiler.ir.graph import Constant, Node, Op, ShapeError, Value
 from ganglion.compiler.ir.host import host_op
 from ganglion.ops.bounds import require_range
-from ganglion.ops.dispatch import astype, numeric, op
+from ganglion.ops.dispatch import astype, known, numeric, op
 from ganglion.ops.numpy import maximum
-from ganglion.ops.order.sorting import known
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
 

@@ -31,6 +31,7 @@ from ganglion.ops.dispatch import (
     astype,
     common_type,
     floating,
+    known,
     numeric,
     one_axis,
     op,
@@ -42,7 +43,6 @@ from ganglion.ops.reduction import any as any_
 from ganglion.ops.reduction import max as max_
 from ganglion.ops.reduction import min as min_
 from ganglion.ops.shapes import flip
-from ganglion.tensors import evaluated
 from ganglion.variables import read
 
 __all__ = [
@@ -62,17 +62,6 @@ def _stand_ins(x: Value, *typed: tuple[Any, Any]) -> tuple[Value, ...]:
     shapes = [[size if n is None else n for n in shape] for shape, _ in typed]
     kinds = (kind for _, kind in typed)
     return tuple(map(Input, ["unknown"] * len(typed), shapes, kinds))
-
-
-def known(name: str, x: Any, way_out: str) -> np.ndarray:
-    """Return the numbers of an argument that a shape depends on, or refuse."""
-    try:
-        return np.asarray(evaluated([read(x)])[0])
-    except ValueError:
-        raise NotImplementedError(
-            f"ops.{name}: the shape of its result depends on data, but shapes must be "
-            f"known when a model is compiled. {way_out}"
-        ) from None
 
 
 # ---- sorting -------------------------------------------------------------------------

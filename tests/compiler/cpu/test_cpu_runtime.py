@@ -1,5 +1,6 @@
 """Threads, cache and memory of the CPU backend."""
 
+import itertools
 import os
 import signal
 import subprocess
@@ -204,19 +205,51 @@ def test_barriers_stand_only_where_they_must():
             verify(replace(plan, execution=tuple(marks)))
 
 
-def test_memory_used_again_counts_as_shared(monkeypatch):
-    """Two buffers at one offset conflict though no kernel names both."""
+def barriers_of(plan):
+    return [how.barrier for how in plan.execution]
+
+
+def test_memory_used_again_costs_no_barrier(monkeypatch):
+    """What threads share lives as long as an interval: none is cut by a new user."""
     monkeypatch.setattr(tuning, "CPU", replace(tuning.CPU, worth_sharing=0.0))
     plan = planned("mnist-cnn")
     apart, end = {}, 0
     for buffer in plan.offsets:
         apart[buffer] = end
         end += -(-buffer.nbytes // 64) * 64
+    assert plan.arena < end
     spread = schedule.place_barriers(replace(plan, offsets=apart, arena=end))
-    assert schedule.unguarded(spread) is None
-    # With memory of its own for each, some barriers can go; not so in one arena.
-    again = replace(spread, offsets=plan.offsets, arena=plan.arena)
-    assert schedule.unguarded(again) is not None
+    assert barriers_of(spread) == barriers_of(plan)
+
+
+def test_memory_of_two_buffers_counts_as_shared():
+    """Two buffers at one offset conflict though no kernel names both."""
+    plan = planned("mnist-cnn")
+    pairs = itertools.pairwise(run.start for run in plan.runs())
+    first, second = next(
+        (plan.kernels[n].writes()[0].root, plan.kernels[m].writes()[0].root)
+        for n, m in pairs
+        if not plan.execution[m - 1].barrier
+        and all(plan.kernels[k].writes()[0].root.kind == "arena" for k in (n, m))
+        and not (plan.execution[n].one_thread and plan.execution[m].one_thread)
+    )
+    crowded = replace(plan, offsets=plan.offsets | {second: plan.offsets[first]})
+    assert schedule.unguarded(plan) is None
+    assert schedule.unguarded(crowded) is not None
+
+
+def test_intervals_take_what_need_not_wait():
+    """Kernels move up to where nothing they touch is written: fewer barriers."""
+    program, _, _ = step_of("mnist-cnn", rows=256, batch=128)
+    blocked = build(program, after="cache-blocking")
+    filled = schedule.fill_intervals(blocked)
+    assert {*map(id, filled.kernels)} == {*map(id, blocked.kernels)}
+    before, after = (
+        sum(barriers_of(schedule.place_barriers(schedule.place_in_arena(plan))))
+        for plan in (blocked, filled)
+    )
+    assert after < before
+    verify(schedule.place_barriers(schedule.place_in_arena(filled)))
 
 
 # ---- the cache -----------------------------------------------------------------------

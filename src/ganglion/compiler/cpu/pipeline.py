@@ -16,6 +16,7 @@ from ganglion.compiler.cpu.plan import (
     CpuPlan,
     block,
     conflict,
+    fill_intervals,
     lifetimes,
     place_barriers,
     place_in_arena,
@@ -216,6 +217,11 @@ PIPELINE = Pipeline(
             where=_may_add_columns,
         ),
         Pass("cache-blocking", "what kernels hand on stays in a thread's cache", block),
+        Pass(
+            "fill-intervals",
+            "kernels move up to where threads work anyway, who wait less often then",
+            fill_intervals,
+        ),
         Pass("arena", "buffers that do not live together share memory", place_in_arena),
         Pass(
             "barriers",

@@ -7,6 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -146,21 +147,32 @@ class _Member:
         return (self.writes & other.touched) | (self.reads & other.writes)
 
 
+class _Touching(Protocol):
+    """A kernel, or several, and the memory that is read and written."""
+
+    @property
+    def reads(self) -> frozenset[Buffer]: ...
+    @property
+    def writes(self) -> frozenset[Buffer]: ...
+    @property
+    def touched(self) -> frozenset[Buffer]: ...
+
+
 class _Group:
     """What some kernels touch together: asked often, so it is added up as they come."""
 
-    def __init__(self, members: Iterable[_Member]) -> None:
+    def __init__(self, members: Iterable[_Touching]) -> None:
         self._touched: set[Buffer] = set()
         self._writes: set[Buffer] = set()
         for member in members:
             self.add(member)
 
-    def add(self, member: _Member) -> None:
+    def add(self, member: _Touching) -> None:
         """Count a kernel in."""
         self._touched |= member.touched
         self._writes |= member.writes
 
-    def keeps_order(self, member: _Member) -> bool:
+    def keeps_order(self, member: _Touching) -> bool:
         """Return whether a kernel must stay before, or behind, one of the group."""
         apart = self._touched.isdisjoint(member.writes)
         return not (apart and self._writes.isdisjoint(member.reads))
@@ -374,19 +386,113 @@ def conflict(
     return None
 
 
+# ---- intervals: what threads run from one barrier to the next ------------------------
+# Kernels too small to share are run by one thread, one after the other. Where another
+# kernel would touch memory that one of an interval still writes or reads, all wait.
+
+
+class _Run(NamedTuple):
+    """A segment, or a single kernel, and what it touches."""
+
+    kernels: tuple[Kernel, ...]
+    segment: Segment | None
+    alone: bool  # on one thread
+    reads: frozenset[Buffer]
+    writes: frozenset[Buffer]
+    touched: frozenset[Buffer]
+
+
+class _Interval:
+    """What the runs of an interval touch: all of them, and those that are shared."""
+
+    def __init__(self) -> None:
+        self._all, self._shared = _Group(()), _Group(())
+
+    def add(self, run: _Run) -> None:
+        """Count a run in."""
+        self._all.add(run)
+        if not run.alone:
+            self._shared.add(run)
+
+    def takes(self, run: _Run) -> bool:
+        """Return whether a run need not wait for any of the interval."""
+        return not (self._shared if run.alone else self._all).keeps_order(run)
+
+
+def _runs(plan: CpuPlan) -> list[_Run]:
+    segments = {segment.first: segment for segment in plan.segments}
+    runs = []
+    for run in plan.runs():
+        kernels, segment = plan.kernels[run.start : run.stop], segments.get(run.start)
+        alone = segment is None and kernels[0].cost < tuning.CPU.worth_sharing
+        reads = frozenset[Buffer]().union(*(k.memory_read for k in kernels))
+        writes = frozenset[Buffer]().union(*(k.memory_written for k in kernels))
+        runs.append(_Run(kernels, segment, alone, reads, writes, reads | writes))
+    return runs
+
+
+def _intervals(runs: Sequence[_Run]) -> Iterator[range]:
+    """Yield the numbers of the runs of each interval, in order."""
+    first, interval = 0, _Interval()
+    for number, run in enumerate(runs):
+        if not interval.takes(run):
+            yield range(first, number)
+            first, interval = number, _Interval()
+        interval.add(run)
+    if runs:
+        yield range(first, len(runs))
+
+
+def fill_intervals(plan: CpuPlan) -> CpuPlan:
+    """Return the plan with runs moved up to where threads work anyway.
+
+    Each interval takes what follows and waits for nothing in it: so threads wait less
+    often, and have more to do between.
+    """
+    if plan.execution:  # one thread runs them all
+        return plan
+    left, ordered = _runs(plan), list[_Run]()
+    while left:
+        interval, skipped = _Interval(), _Group(())
+        rest = []
+        for run in left[: CPU.block_lookahead]:
+            if interval.takes(run) and not skipped.keeps_order(run):
+                interval.add(run)
+                ordered.append(run)
+            else:
+                skipped.add(run)
+                rest.append(run)
+        left[: CPU.block_lookahead] = rest
+    segments, at = [], 0
+    for run in ordered:
+        if run.segment is not None:
+            last = at + len(run.kernels)
+            segments.append(replace(run.segment, first=at, last=last))
+        at += len(run.kernels)
+    kernels = tuple(kernel for run in ordered for kernel in run.kernels)
+    return replace(plan, kernels=kernels, segments=tuple(segments))
+
+
 # ---- the arena ---------------------------------------------------------------------
 
 
 def lifetimes(plan: CpuPlan) -> dict[Buffer, tuple[int, int]]:
-    """Return the first and the last run that touches each temporary buffer."""
+    """Return the first and the last run during which each temporary buffer lives.
+
+    What threads share lives as long as the interval: memory that was used again within
+    it would have to be waited for.
+    """
     lives: dict[Buffer, tuple[int, int]] = {}
-    for number, run in enumerate(plan.runs()):
-        for kernel in plan.kernels[run.start : run.stop]:
-            for buffer in (*kernel.reads(), *kernel.writes()):
-                root = buffer.root
+    runs = _runs(plan)
+    for interval in _intervals(runs):
+        for number in interval:
+            run = runs[number]
+            own = number, number
+            for root in run.touched:
                 if root.kind == "arena":
-                    first, _ = lives.get(root, (number, number))
-                    lives[root] = (first, number)
+                    begin, end = own if run.alone else (interval[0], interval[-1])
+                    first, last = lives.get(root, (begin, end))
+                    lives[root] = min(first, begin), max(last, end)
     return lives
 
 
@@ -399,9 +505,8 @@ def place_in_arena(plan: CpuPlan) -> CpuPlan:
 
 
 # ---- who runs which kernel, and where threads wait for each other --------------------
-# Kernels too small to share are run by one thread, one after the other. A barrier is
-# only where a kernel would touch memory that an earlier one still writes or reads: one
-# that ran since the last barrier, and not beside it in a segment.
+# A barrier is only where a kernel would touch memory that an earlier one still writes
+# or reads: one that ran since the last barrier, and not beside it in a segment.
 
 Span = tuple[Hashable, int, int]  # what memory, from where, to where
 Touched = tuple[Sequence[Span], Sequence[Span]]  # what is read, what is written

@@ -26,7 +26,7 @@ from ganglion.compiler.plan.lowering import Preferences, lower, never_packed
 from ganglion.compiler.plan.rules import RULES
 from ganglion.export.interface import Interface
 from ganglion.export.loops import neighbours_together, skip_zeros_of_relu
-from ganglion.export.planning import ALIGNMENT, WINDOWS, ExportPlan
+from ganglion.export.planning import ALIGNMENT, BORDERS, WINDOWS, ExportPlan
 from ganglion.export.targets import Machine
 from ganglion.export.text.calls import (
     Argument,
@@ -71,7 +71,7 @@ def pipeline_for(machine: Machine) -> Pipeline:
         "pixels side by side share weights and windows in registers",
         partial(neighbours_together, most=machine.neighbours),
     )
-    return replace(PIPELINE, passes=(*passes, zeros, neighbours))
+    return replace(PIPELINE, passes=(*passes, zeros, neighbours, BORDERS))
 
 
 class Constants:

@@ -23,6 +23,7 @@ from ganglion.compiler.plan.passes.loops import collapse, fuse
 from ganglion.compiler.plan.passes.short_floats import compute_in_float32
 from ganglion.compiler.plan.plan import Plan, map_buffers
 from ganglion.compiler.plan.rules import RULES
+from ganglion.export.borders import fill_borders
 from ganglion.export.inference import Inference
 from ganglion.export.loops import inline_loops, write_windows_out
 
@@ -33,6 +34,9 @@ WINDOWS = (
         "windows", "sums over small windows are written out", write_windows_out
     ),
     kernel_pass("inline", "what one loop alone reads is computed there", inline_loops),
+)
+BORDERS = kernel_pass(
+    "borders", "a fill leaves out what is written at once", fill_borders
 )
 PORTABLE = Pipeline(
     (
@@ -73,6 +77,7 @@ PORTABLE = Pipeline(
             lambda kernels: [collapse(kernel) for kernel in kernels],
         ),
         kernel_pass("fuse", "loops that share data read it once", fuse, in_loops=True),
+        BORDERS,
     )
 )
 

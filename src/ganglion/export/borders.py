@@ -1,0 +1,72 @@
+"""Padding: only the borders are filled, not what is written over at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ganglion.compiler.plan.kernels import Kernel, Literal, Loop, View
+
+
+def fill_borders(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Return the kernels; a fill leaves out what the next kernel writes anyway."""
+    result: list[Kernel] = []
+    for number, kernel in enumerate(kernels):
+        follower = kernels[number + 1] if number + 1 < len(kernels) else None
+        gaps = _gaps(kernel, follower)
+        result += [kernel] if gaps is None else gaps
+    return result
+
+
+def _gaps(fill: Kernel, follower: Kernel | None) -> list[Kernel] | None:
+    """Return fills of what a kernel leaves of a filled buffer; None if that is no gain.
+
+    What is written are boxes within boxes: at every axis, some elements lie between
+    the end of one box and the start of the next.
+    """
+    if not (_is_fill(fill) and isinstance(follower, Loop) and _is_map(follower)):
+        return None
+    assert isinstance(fill, Loop)
+    buffer, target = fill.target.buffer, follower.target
+    if target.buffer.key != buffer.key or buffer.root in follower.memory_read:
+        return None
+    pairs = zip(target.strides, follower.shape, strict=True)
+    axes = sorted((stride, size) for stride, size in pairs if size > 1)
+    left, span = [], 1
+    for number, (stride, size) in enumerate(axes):
+        if stride < span:
+            return None  # boxes overlap
+        if stride > span:
+            outer = axes[number + 1 :]
+            left.append((span, (*outer, (stride, size - 1), (1, stride - span))))
+        span += stride * (size - 1)
+    starts = [(target.offset + start, box) for start, box in left]
+    end = target.offset + span
+    starts += [(0, ((1, target.offset),)), (end, ((1, buffer.size - end),))]
+    return list(_fills(fill, starts))
+
+
+def _fills(
+    fill: Loop, starts: Sequence[tuple[int, Sequence[tuple[int, int]]]]
+) -> Iterator[Kernel]:
+    for start, axes in starts:
+        shape = tuple(size for _, size in axes)
+        if all(shape):
+            strides = tuple(stride for stride, _ in axes)
+            view = View(fill.target.buffer, strides, start)
+            yield Loop.of(fill.name, shape, fill.expr, view)
+
+
+def _is_fill(kernel: Kernel) -> bool:
+    """Return whether a kernel writes one number to all of a buffer."""
+    return (
+        isinstance(kernel, Loop)
+        and _is_map(kernel)
+        and isinstance(kernel.expr, Literal)
+        and kernel.target.strides == (1,)
+        and kernel.target.offset == 0
+        and kernel.shape == (kernel.target.buffer.size,)
+    )
+
+
+def _is_map(kernel: Loop) -> bool:
+    return not kernel.reduced and not kernel.adds and len(kernel.outputs) == 1

@@ -1,18 +1,20 @@
 """int8: the file computes what the rounded program means, and says what changed."""
 
 import shutil
+import sys
 
 import numpy as np
 import pytest
 from command_line import here
-from exported_models import Shared, compile_c
+from exported_models import Shared, compile_c, in_node, link
 
 import ganglion as keras
 from ganglion import layers
 from ganglion.compiler import reference
+from ganglion.compiler.cpu import jit
 from ganglion.export import export_model
 from ganglion.export.inference import inference_of
-from ganglion.export.quantized import quantized
+from ganglion.export.quantized import calibrated
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +39,8 @@ def rows():
 
 
 def test_products_are_of_whole_numbers_within_a_byte(model, rows):
-    inference, told = quantized(model, inference_of(model), rows)
+    calibration = calibrated(model, rows)
+    inference, told = calibration.rounded(inference_of(model)), calibration.told
     products = [
         node
         for node in inference.program.graph.nodes
@@ -67,13 +70,53 @@ def test_the_file_has_a_byte_a_weight_and_the_same_results(model, rows, tmp_path
     x = rows[0][:5]
     expected = model.predict(x, verbose=0)
     (result,) = shared.predict([x], [expected])
-    inference, _ = quantized(model, inference_of(model), rows)
-    compiled = reference.compile(inference.program)
-    for row, given in zip(result, x, strict=True):
-        meant = compiled.run({"input": given[None]}, {}, 1)["output/0"][0][0]
-        np.testing.assert_allclose(row, meant, atol=1e-5)
+    np.testing.assert_allclose(result, meant(model, rows, x), atol=1e-5)
     assert np.abs(result - expected).max() < 0.05
     assert np.any(result != expected)
+
+
+def meant(model, rows, x):
+    """Return what the rounded program is by definition."""
+    inference = calibrated(model, rows).rounded(inference_of(model))
+    compiled = reference.compile(inference.program)
+    runs = [compiled.run({"input": row[None]}, {}, 1)["output/0"] for row in x]
+    return np.concatenate([results[0] for results in runs])
+
+
+@pytest.mark.skipif(
+    shutil.which("ld") is None or sys.platform != "linux", reason="ld is not here"
+)
+@pytest.mark.parametrize("target", ["native", "x86-64-avx2"])
+def test_machine_code_has_a_byte_a_weight(model, rows, target, tmp_path):
+    if target != "native" and jit.family() != "x86":
+        pytest.skip("for x86-64")
+    told = export_model(
+        model, tmp_path / "q.o", int8=True, sample=rows, weights="file", target=target
+    )
+    assert "int8: accuracy" in str(told)
+    weights = (tmp_path / "q.weights").read_bytes()
+    # The rest are a scale and a bias a channel, each with a line of memory to itself.
+    assert len(weights) < model.count_params() + 2 * 4 * (20 + 20 + 4) + 64 * 16
+    shared = Shared(link(tmp_path / "q.o"), "q", model, weights)
+    x = np.resize(rows[0], (70, 8, 8, 3))
+    outputs = [np.empty((70, 4), np.float32)]
+    for batch in (False, True):
+        (result,) = shared.predict([x], outputs, batch)
+        np.testing.assert_allclose(result, meant(model, rows, x), atol=1e-5)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not here")
+def test_webassembly_has_a_byte_a_weight(model, rows, tmp_path):
+    wide = keras.Sequential([keras.Input((40,)), layers.Dense(200), layers.Dense(4)])
+    x = np.random.default_rng(6).normal(size=(20, 40)).astype("float32")
+    export_model(wide, tmp_path / "f.wasm")
+    told = export_model(wide, tmp_path / "q.wasm", int8=True, sample=x)
+    assert "rows keep their class" in str(told)
+    sizes = [(tmp_path / f"{name}.wasm").stat().st_size for name in "fq"]
+    assert sizes[0] - sizes[1] > 2 * wide.count_params()
+    flat = [[row.tolist()] for row in x[:3]]
+    (result,) = in_node(tmp_path / "q.wasm", flat)
+    np.testing.assert_allclose(result, meant(wide, x, x[:3]), atol=1e-4)
 
 
 def test_the_command_takes_a_sample_file(model, rows, tmp_path):
@@ -100,7 +143,7 @@ def test_bad_samples_are_refused(model, rows, tmp_path):
     with pytest.raises(ValueError, match="A sample is for int8"):
         export_model(model, path, sample=x)
     with pytest.raises(ValueError, match="has no option int8"):
-        export_model(model, tmp_path / "a.o", int8=True, sample=x)
+        export_model(model, tmp_path / "a.onnx", int8=True, sample=x)
     (tmp_path / "s.npz").write_bytes(b"not at all")
     with pytest.raises(ValueError, match=r"no \.npy or \.npz file"):
         export_model(model, path, int8=True, sample=str(tmp_path / "s.npz"))

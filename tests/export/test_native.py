@@ -20,9 +20,9 @@ has_ld = pytest.mark.skipif(
     shutil.which("ld") is None or sys.platform != "linux", reason="ld is not here"
 )
 more = pytest.mark.more
-SMALL = ["lstm", "transformer", *(
+SMALL = ["lstm", "transformer", "cnn", *(
     pytest.param(name, marks=more) for name in ("odds", "efficient", "text", "cam",
-                                                "cnn", "mlp"))]  # fmt: skip
+                                                "mlp"))]  # fmt: skip
 
 
 def loaded(name, folder, **options):

@@ -1,6 +1,5 @@
 """Texts and categories go into the files: they take words, and predict the same."""
 
-import json
 import shutil
 import subprocess
 import sys
@@ -8,8 +7,16 @@ import sys
 import numpy as np
 import onnx_runs
 import pytest
-from exported_models import TEXTS, Shared, check, compile_c, link, made, rows_for
-from folders import SUPPORT
+from exported_models import (
+    TEXTS,
+    Shared,
+    check,
+    compile_c,
+    in_node,
+    link,
+    made,
+    rows_for,
+)
 
 import ganglion as keras
 from ganglion import layers
@@ -79,7 +86,8 @@ def test_webassembly(name, tmp_path):
     rows = [
         [array[i : i + 1].reshape(-1).tolist() for array in arrays] for i in range(5)
     ]
-    np.testing.assert_allclose(in_node(tmp_path / "a.wasm", rows), expected, atol=1e-4)
+    (results,) = in_node(tmp_path / "a.wasm", rows)
+    np.testing.assert_allclose(results, expected, atol=1e-4)
 
 
 @has_node
@@ -89,16 +97,8 @@ def test_texts_may_be_of_any_length(tmp_path):
     texts = ["the cat " + "dog " * 100_000, "the cat sat", "a " * 5 + "x" * 300_000]
     expected = model.predict(np.array(texts, object), verbose=0)
     rows = [[text] for text in texts]
-    np.testing.assert_allclose(in_node(tmp_path / "a.wasm", rows), expected, atol=1e-4)
-
-
-def in_node(path, rows):
-    done = subprocess.run(
-        ["node", str(SUPPORT / "run_wasm.mjs"), str(path)],
-        input=json.dumps(rows), capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return [row[0] for row in json.loads(done.stdout)["outputs"]]
+    (results,) = in_node(tmp_path / "a.wasm", rows)
+    np.testing.assert_allclose(results, expected, atol=1e-4)
 
 
 # ---- ONNX ----------------------------------------------------------------------------

@@ -1,12 +1,11 @@
 """WebAssembly: run in node, it predicts what the model does."""
 
-import json
 import shutil
 import subprocess
 
 import numpy as np
 import pytest
-from exported_models import made, rows_for
+from exported_models import in_node, made, rows_for
 from folders import SUPPORT
 
 import ganglion as keras
@@ -17,16 +16,6 @@ from ganglion.export.wasm_file import finished, unsigned
 
 has_node = pytest.mark.skipif(shutil.which("node") is None, reason="node is not here")
 more = pytest.mark.more
-
-
-def in_node(path, rows):
-    """Return each output of rows, each a list of what its inputs are."""
-    done = subprocess.run(
-        ["node", str(SUPPORT / "run_wasm.mjs"), str(path)],
-        input=json.dumps(rows), capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return list(zip(*json.loads(done.stdout)["outputs"], strict=True))
 
 
 def check(model, path, rows=3):

@@ -1,10 +1,12 @@
 """Models to export, small ones of every kind, and how their files are run."""
 
 import ctypes
+import json
 import subprocess
 from functools import cache
 
 import numpy as np
+from folders import SUPPORT
 
 import ganglion as keras
 from ganglion import layers, recipes
@@ -242,3 +244,13 @@ def compile_c(path, *options):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:2000]
     return library
+
+
+def in_node(path, rows):
+    """Return each output of rows, each a list of what its inputs are."""
+    done = subprocess.run(
+        ["node", str(SUPPORT / "run_wasm.mjs"), str(path)],
+        input=json.dumps(rows), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return list(zip(*json.loads(done.stdout)["outputs"], strict=True))

@@ -23,7 +23,7 @@ from ganglion.export.planning import (
     in_bytes,
     planned,
 )
-from ganglion.export.quantized import quantized
+from ganglion.export.quantized import calibration_if
 from ganglion.export.text.calls import Argument, FrontCode, Given, Memory
 from ganglion.export.text.translation import C_TYPES, as_c, routine
 from ganglion.export.wide_floats import in_float32
@@ -45,12 +45,11 @@ def write(
     if weights not in ("inside", "file"):
         raise ValueError(f"weights={weights!r}: choose 'inside' or 'file'.")
     prefix = identifier(path, name)
+    calibration = calibration_if(int8, model, sample, input_signature)
     inference, notes = in_float32(inference_of(model, 1, input_signature)), []
-    if int8:
-        inference, told = quantized(model, inference, sample, input_signature)
-        notes.append(told)
-    elif sample is not None:
-        raise ValueError("A sample is for int8: say int8=True, or --int8.")
+    if calibration is not None:
+        inference = calibration.rounded(inference)
+        notes.append(calibration.told)
     plan = planned(inference)
     if int8:
         plan = in_bytes(plan)

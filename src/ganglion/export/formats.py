@@ -59,7 +59,7 @@ FORMATS: tuple[Format, ...] = (
         (".o",),
         "Machine code of a --target and a C header; no dependency.",
         "ganglion.export.native:write",
-        options=("input_signature", "name", "weights", "target"),
+        options=("input_signature", "name", "weights", "target", "int8", "sample"),
         needs=("llvmlite",),
     ),
     Format(
@@ -67,7 +67,7 @@ FORMATS: tuple[Format, ...] = (
         (".py",),
         "A shared library and a small Python file that calls it.",
         "ganglion.export.python_stub:write",
-        options=("input_signature", "name", "target"),
+        options=("input_signature", "name", "target", "int8", "sample"),
         needs=("llvmlite",),
     ),
     Format(
@@ -75,7 +75,7 @@ FORMATS: tuple[Format, ...] = (
         (".wasm",),
         "A WebAssembly module with SIMD, and JavaScript for browsers and node.",
         "ganglion.export.wasm:write",
-        options=("input_signature",),
+        options=("input_signature", "int8", "sample"),
         needs=("llvmlite",),
     ),
     Format(

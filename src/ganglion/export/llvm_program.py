@@ -15,18 +15,27 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.compiler.cpu.emit import emit_kernel
-from ganglion.compiler.cpu.emitter import Emitted
+from ganglion.compiler.cpu.emit import emit_kernel, told_values
 from ganglion.compiler.cpu.packed_gemm import scratch_for
 from ganglion.compiler.cpu.pipeline import PIPELINE
+from ganglion.compiler.cpu.text import Parameter
 from ganglion.compiler.cpu.tuning import with_accumulators
 from ganglion.compiler.pipeline import Pass, Pipeline, kernel_pass
-from ganglion.compiler.plan.kernels import Buffer
+from ganglion.compiler.plan.kernels import Buffer, Kernel
 from ganglion.compiler.plan.lowering import Preferences, lower, never_packed
 from ganglion.compiler.plan.rules import RULES
+from ganglion.export.inference import Inference
 from ganglion.export.interface import Interface
 from ganglion.export.loops import neighbours_together, skip_zeros_of_relu
-from ganglion.export.planning import ALIGNMENT, BORDERS, WINDOWS, ExportPlan
+from ganglion.export.planning import (
+    ALIGNMENT,
+    BORDERS,
+    WINDOWS,
+    ExportPlan,
+    in_bytes,
+    planned,
+)
+from ganglion.export.quantized import Calibration
 from ganglion.export.targets import Machine
 from ganglion.export.text.calls import (
     Argument,
@@ -43,11 +52,28 @@ _LLVM_TYPES = {"float32": "float", "float64": "double"}
 _FOR_THREADS = ("column-sums", "cache-blocking", "arena", "barriers")
 
 
-def pipeline_for(machine: Machine) -> Pipeline:
-    """Return the CPU's passes for one thread, and for the registers of a machine."""
+def planned_for(
+    machine: Machine, inference: Inference, calibration: Calibration | None = None
+) -> ExportPlan:
+    """Return the plan of a forward pass; with what a sample shows, in int8."""
+    if calibration is None:
+        return planned(inference, pipeline_for(machine))
+    pipeline = pipeline_for(machine, weights_as_they_are=True)
+    return in_bytes(planned(calibration.rounded(inference), pipeline))
+
+
+def pipeline_for(machine: Machine, weights_as_they_are: bool = False) -> Pipeline:
+    """Return the CPU's passes for one thread, and for the registers of a machine.
+
+    Args:
+        machine: Where the code runs.
+        weights_as_they_are: Whether weights stay whole numbers: they are neither
+            transformed nor copied.
+    """
+    is_packed = machine.accumulators >= _WIDE and not weights_as_they_are
     wants = Preferences(
-        winograd=True,
-        scratch_for=scratch_for if machine.accumulators >= _WIDE else never_packed,
+        winograd=not weights_as_they_are,
+        scratch_for=scratch_for if is_packed else never_packed,
         pixels_side_by_side=True,
         few_channels_by_taps=True,
         strides_by_phase=True,
@@ -102,6 +128,7 @@ class Constants:
 class _Call:
     function: str
     buffers: tuple[Buffer, ...]
+    values: tuple[int, ...]  # that the function is told, behind the buffers
     pieces: int
 
 
@@ -160,7 +187,7 @@ class Module:
     def add_pass(self, name: str, plan: ExportPlan, interface: Interface) -> None:
         """Add a function that runs a plan: its parameters are those of `predict`."""
         with with_accumulators(self.machine.accumulators):
-            calls = [self._called(emit_kernel(kernel)) for kernel in plan.kernels]
+            calls = [self._called(kernel) for kernel in plan.kernels]
         ends = plan.inference
         places = {port.name: (f"%in{n}", 0) for n, port in enumerate(ends.inputs)}
         places |= {f"output/{n}": (f"%out{n}", 0) for n in range(len(ends.outputs))}
@@ -170,11 +197,11 @@ class Module:
             for port in ends.numbers:
                 places[port.name] = self._place_of(front.place(port.name), interface)
         self.workspace = max(self.workspace, front.end if front else plan.workspace)
-        slots = max((len(call.buffers) for call in calls), default=1)
+        slots = max((len(call.buffers) + len(call.values) for call in calls), default=1)
         parameters = ", ".join([*_passed(interface), "ptr %memory"])
         lines = [
             f"define internal void @{name}({parameters}) #0 {{",
-            f"  %frame = alloca [{max(slots, 1)} x ptr], align 64",
+            f"  %frame = alloca [{max(slots, 1)} x i64], align 64",
         ]
         for number, step in enumerate(front.calls if front else []):
             lines += self._text_call(f"t{number}", step, interface)
@@ -187,15 +214,24 @@ class Module:
                     f"  %f{at} = getelementptr ptr, ptr %frame, i64 {slot}",
                     f"  store ptr %a{at}, ptr %f{at}, align 8",
                 ]
+            for slot, value in enumerate(call.values, len(call.buffers)):
+                at = f"%v{number}.{slot}"
+                lines += [
+                    f"  {at} = getelementptr i64, ptr %frame, i64 {slot}",
+                    f"  store i64 {value}, ptr {at}, align 8",
+                ]
             arguments = f"ptr %frame, i64 0, i64 {call.pieces}"
             lines.append(f"  call void {call.function}({arguments})")
         self._entries.append("\n".join([*lines, "  ret void", "}"]))
 
-    def _called(self, emitted: Emitted) -> _Call:
+    def _called(self, kernel: Kernel) -> _Call:
+        emitted, values = emit_kernel(kernel), told_values(kernel)
+        pieces = emitted.parallel
+        pieces = values[pieces.number] if isinstance(pieces, Parameter) else pieces
         self._declared |= dict.fromkeys(emitted.declared)
         self._helpers |= dict.fromkeys(emitted.helpers)
         name = self._names.setdefault(emitted.text, f"@k{len(self._names)}")
-        return _Call(name, emitted.buffers, emitted.parallel)
+        return _Call(name, emitted.buffers, values, pieces)
 
     def _place(
         self,

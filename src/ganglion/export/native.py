@@ -9,8 +9,9 @@ from typing import Any
 from ganglion.export.formats import Artifact
 from ganglion.export.inference import inference_of
 from ganglion.export.interface import Interface, identifier
-from ganglion.export.llvm_program import Module, pipeline_for
-from ganglion.export.planning import ALIGNMENT, ExportPlan, planned
+from ganglion.export.llvm_program import Module, planned_for
+from ganglion.export.planning import ALIGNMENT, ExportPlan
+from ganglion.export.quantized import Calibration, calibration_if
 from ganglion.export.targets import Machine, machine_of, object_code
 from ganglion.export.wide_floats import in_float32
 
@@ -35,15 +36,19 @@ def compiled(
     machine: Machine,
     input_signature: Any = None,
     in_file: bool = False,
+    calibration: Calibration | None = None,
 ) -> Compiled:
     """Compile a model for a machine."""
-    row = in_float32(inference_of(model, 1, input_signature))
-    pipeline = pipeline_for(machine)
-    plans = [planned(row, pipeline)]
+
+    def plan_of(rows: int) -> ExportPlan:
+        inference = in_float32(inference_of(model, rows, input_signature))
+        return planned_for(machine, inference, calibration)
+
+    plans = [plan_of(1)]
+    row = plans[0].inference
     block = block_rows(plans[0])
     if block > 1:
-        many = in_float32(inference_of(model, block, input_signature))
-        plans.insert(0, planned(many, pipeline))
+        plans.insert(0, plan_of(block))
     interface = Interface(prefix, row, 0, 0 if in_file else None)
     module = Module(machine)
     passes = [(plan.inference.rows, f"rows{plan.inference.rows}") for plan in plans]
@@ -74,22 +79,27 @@ def write(
     input_signature: Any = None,
     name: str | None = None,
     weights: str = "inside",
+    int8: bool = False,
+    sample: Any = None,
 ) -> Artifact:
     """Return an object file and its header, and the weights if in a file."""
     if weights not in ("inside", "file"):
         raise ValueError(f"weights={weights!r}: choose 'inside' or 'file'.")
     machine, prefix = machine_of(target), identifier(path, name)
-    made = compiled(model, prefix, machine, input_signature, weights == "file")
+    calibration = calibration_if(int8, model, sample, input_signature)
+    in_file = weights == "file"
+    made = compiled(model, prefix, machine, input_signature, in_file, calibration)
     files = {path: made.code, path.with_suffix(".h"): made.interface.header().encode()}
     if made.weights is not None:
         files[path.with_suffix(".weights")] = made.weights
-    return Artifact(files, notes_of(made))
+    return Artifact(files, notes_of(made, calibration))
 
 
-def notes_of(made: Compiled) -> tuple[str, ...]:
+def notes_of(made: Compiled, calibration: Calibration | None = None) -> tuple[str, ...]:
     """Return what to know about machine code."""
     machine = made.machine
-    notes = [f"Compiled for {machine.name}: {machine.triple}, {machine.cpu}."]
+    notes = [] if calibration is None else [calibration.told]
+    notes += [f"Compiled for {machine.name}: {machine.triple}, {machine.cpu}."]
     if made.calls:
         names = ", ".join(made.calls)
         notes.append(f"It calls {names} of the C library: link with -lm.")

@@ -12,7 +12,17 @@ from ganglion.compiler.cpu.pipeline import verify_memory
 from ganglion.compiler.cpu.plan import CpuPlan, place_in_arena
 from ganglion.compiler.pipeline import Pass, Pipeline, graph_pass, kernel_pass
 from ganglion.compiler.plan import plan as plans
-from ganglion.compiler.plan.kernels import Buffer, Kernel, Memory
+from ganglion.compiler.plan.kernels import (
+    Apply,
+    Buffer,
+    Contract,
+    Expr,
+    Kernel,
+    Load,
+    Loop,
+    Memory,
+    mapped,
+)
 from ganglion.compiler.plan.lowering import Preferences, lower
 from ganglion.compiler.plan.passes.graph import (
     integer_products_as_sums,
@@ -160,6 +170,9 @@ def in_bytes(plan: ExportPlan) -> ExportPlan:
         assert array is not None
         if array.dtype == np.float32 and _is_whole(array):
             narrow[id(array)] = array.astype(np.int8)
+    for kernel in plan.kernels:
+        for read in _not_as_bytes(kernel):
+            narrow.pop(id(read.array), None)
 
     def change(buffer: Buffer) -> Buffer:
         array = narrow.get(id(buffer.array))
@@ -167,8 +180,29 @@ def in_bytes(plan: ExportPlan) -> ExportPlan:
             return buffer
         return replace(buffer, dtype=array.dtype, array=array)
 
-    kernels = tuple(map_buffers(kernel, change) for kernel in plan.kernels)
-    return replace(plan, kernels=kernels)
+    def widen(expr: Expr) -> Expr:
+        if isinstance(expr, Load) and expr.view.buffer.dtype != expr.dtype:
+            stored = replace(expr, dtype=expr.view.buffer.dtype)
+            return Apply(expr.dtype, "cast", (stored,))
+        return expr
+
+    kernels = []
+    for kernel in plan.kernels:
+        kernel = map_buffers(kernel, change)
+        if isinstance(kernel, Loop):
+            pairs = [(mapped(expr, widen), view) for expr, view in kernel.outputs]
+            kernel = replace(kernel, outputs=tuple(pairs))
+        kernels.append(kernel)
+    return replace(plan, kernels=tuple(kernels))
+
+
+def _not_as_bytes(kernel: Kernel) -> list[Buffer]:
+    """Return what a kernel reads as floats alone: all but the weights of products."""
+    if isinstance(kernel, Loop):
+        return []
+    plain = type(kernel) is Contract and not (kernel.packed or kernel.bits)
+    weights = kernel.right.buffer if isinstance(kernel, Contract) and plain else None
+    return [buffer for buffer in kernel.reads() if buffer is not weights]
 
 
 def _is_whole(array: np.ndarray) -> bool:

@@ -20,6 +20,7 @@ from ganglion.export.formats import Artifact
 from ganglion.export.interface import Interface, identifier
 from ganglion.export.native import Compiled, compiled, notes_of
 from ganglion.export.ports import Port
+from ganglion.export.quantized import calibration_if
 from ganglion.export.targets import is_this_system, machine_of
 
 _LINKERS = ("cc", "gcc", "clang", "ld")
@@ -35,25 +36,30 @@ def write(
     target: str | None = None,
     input_signature: Any = None,
     name: str | None = None,
+    int8: bool = False,
+    sample: Any = None,
 ) -> Artifact:
     """Return a Python file and the shared library that it calls.
 
     Without a linker for the target, that is the object file and how to link it.
     """
     machine = machine_of(target)
-    made = compiled(model, identifier(path, name), machine, input_signature)
+    calibration = calibration_if(int8, model, sample, input_signature)
+    prefix = identifier(path, name)
+    made = compiled(model, prefix, machine, input_signature, calibration=calibration)
+    notes = notes_of(made, calibration)
     # Python would take digits.so for a module of its own, before digits.py.
     library = path.with_name(f"lib{path.stem}.so")
     files = {path: stub(made.interface, library.name).encode()}
     linker = next(filter(None, map(shutil.which, _LINKERS)), None)
     if linker is not None and is_this_system(machine):
         files[library] = linked(linker, made)
-        return Artifact(files, notes_of(made))
+        return Artifact(files, notes)
     code = path.with_suffix(".o")
     command = " ".join(_command("cc", code.name, library.name, made.calls))
     why = "No linker is here" if linker is None else f"{machine.name} is another system"
     note = f"{why}: link it with `{command}`."
-    return Artifact(files | {code: made.code}, (*notes_of(made), note))
+    return Artifact(files | {code: made.code}, (*notes, note))
 
 
 def _command(linker: str, code: str, library: str, calls: list[str]) -> list[str]:

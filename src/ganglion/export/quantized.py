@@ -101,27 +101,48 @@ def _checked(arrays: Sequence[Any], labels: Any, inference: Inference) -> Sample
     return Sample(rows, labels)
 
 
-def quantized(
-    model: Any, inference: Inference, sample: Any, input_signature: Any = None
-) -> tuple[Inference, str]:
-    """Return a forward pass with its products in int8, and what that changes."""
+@dataclass(frozen=True)
+class Calibration:
+    """What a sample shows of a model: the range of what each product reads."""
+
+    ranges: tuple[tuple[float, float], ...]
+    told: str  # what rounding changes
+
+    def rounded(self, inference: Inference) -> Inference:
+        """Return a forward pass with its products in int8."""
+        return _rounded(inference, self.ranges)
+
+
+def calibrated(model: Any, sample: Any, input_signature: Any = None) -> Calibration:
+    """Return what a sample of rows shows of a model."""
+    inference = in_float32(inference_of(model, ROWS, input_signature))
     if sample is None:
         raise ValueError(
             "int8 needs a sample of rows, by which activations are scaled: "
             "sample=x or (x, y), or --sample FILE (.npy, or .npz of x and y)."
         )
     rows = _numbers_of(model, Sample.of(sample, inference), inference)
-    many = in_float32(inference_of(model, ROWS, input_signature))
-    ranges, before = _seen(many, rows)
+    ranges, before = _seen(inference, rows)
     if not ranges:
         raise UnsupportedError(
             f'The model "{inference.name}" has no products outside of loops over '
             "time: there is nothing to round to int8."
         )
-    rounded = _rounded(many, ranges)
+    rounded = _rounded(inference, ranges)
     runs = _runs(rounded, rounded.program.graph, rows)
     after = np.concatenate([results["output/0"][:count] for results, count in runs])
-    return _rounded(inference, ranges), _comparison(before, after, rows.labels)
+    return Calibration(tuple(ranges), _comparison(before, after, rows.labels))
+
+
+def calibration_if(
+    int8: bool, model: Any, sample: Any, input_signature: Any = None
+) -> Calibration | None:
+    """Return what a sample shows where int8 is asked for; None where it is not."""
+    if int8:
+        return calibrated(model, sample, input_signature)
+    if sample is not None:
+        raise ValueError("A sample is for int8: say int8=True, or --int8.")
+    return None
 
 
 def _numbers_of(model: Any, sample: Sample, inference: Inference) -> Sample:

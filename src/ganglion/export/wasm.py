@@ -13,8 +13,9 @@ from ganglion.export.c_text import UnsupportedError
 from ganglion.export.formats import Artifact
 from ganglion.export.inference import Inference, inference_of
 from ganglion.export.interface import Interface
-from ganglion.export.llvm_program import Module, pipeline_for
-from ganglion.export.planning import ALIGNMENT, planned
+from ganglion.export.llvm_program import Module, planned_for
+from ganglion.export.planning import ALIGNMENT
+from ganglion.export.quantized import Calibration, calibration_if
 from ganglion.export.targets import WASM, object_code
 from ganglion.export.wasm_file import Segment, finished
 from ganglion.export.wide_floats import in_float32
@@ -26,21 +27,28 @@ _NAMES = "asin acos atan atan2 cbrt sin cos exp log log1p expm1 pow tanh"
 _MATHS = frozenset(_NAMES.split())
 
 
-def write(model: Any, path: Path, input_signature: Any = None) -> Artifact:
+def write(
+    model: Any,
+    path: Path,
+    input_signature: Any = None,
+    int8: bool = False,
+    sample: Any = None,
+) -> Artifact:
     """Return the module, and the JavaScript that loads and calls it."""
-    inference = inference_of(model, 1, input_signature)
-    files = {path: module_of(inference), path.with_suffix(".mjs"): javascript()}
-    return Artifact(files)
+    calibration = calibration_if(int8, model, sample, input_signature)
+    module = module_of(inference_of(model, 1, input_signature), calibration)
+    files = {path: module, path.with_suffix(".mjs"): javascript()}
+    return Artifact(files, () if calibration is None else (calibration.told,))
 
 
-def module_of(inference: Inference) -> bytes:
-    """Return the forward pass of one row as a module.
+def module_of(inference: Inference, calibration: Calibration | None = None) -> bytes:
+    """Return the forward pass of one row as a module; in int8, if it is calibrated.
 
     Inputs, outputs, weights and the workspace have fixed addresses behind the stack;
     those of inputs and outputs are in a section of the module.
     """
-    inference = in_float32(inference)
-    plan = planned(inference, pipeline_for(WASM))
+    plan = planned_for(WASM, in_float32(inference), calibration)
+    inference = plan.inference
     interface = Interface("model", inference, plan.workspace, weights=0)
     module = Module(WASM)
     module.add_pass("row", plan, interface)

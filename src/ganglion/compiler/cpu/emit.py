@@ -129,8 +129,12 @@ def form_of(kernel: Kernel) -> Form:
         return Form(word, packed_buffers(kernel), packed_values(kernel), kernel)
     digest, buffers = cache.digest_of(kernel)
     key = ("constant", digest) if digest is not None else None
-    values = Counts.of(kernel) if isinstance(kernel, Tiled) else ()
-    return Form(key, buffers, values, kernel)
+    return Form(key, buffers, told_values(kernel), kernel)
+
+
+def told_values(kernel: Kernel) -> tuple[int, ...]:
+    """Return the numbers that the text of `emit_kernel` is told, behind its buffers."""
+    return Counts.of(kernel) if isinstance(kernel, Tiled) else ()
 
 
 def _is_general(kernel: Loop) -> bool:

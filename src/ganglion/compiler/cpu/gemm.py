@@ -26,6 +26,7 @@ from ganglion.compiler.cpu.text import (
     Text,
     Val,
     llvm_type,
+    memory_type,
     vector_widths,
 )
 from ganglion.compiler.cpu.tuning import CPU, accumulators
@@ -179,6 +180,9 @@ class Contraction:
         self.text, self.maths = self.emitter.text, self.emitter.maths
         self.dtype = kernel.out.buffer.dtype
         self.element = llvm_type(self.dtype)
+        # Exported weights may be bytes, which become floats in registers.
+        self.right_dtype = kernel.right.buffer.dtype
+        self.right_element = memory_type(self.right_dtype)
         (self.columns,) = self.kernel.columns
         self.rows, self.tiled = kernel.rows[:-1], kernel.rows[-1]
         vectors = -(-self.columns.size // WIDTH)
@@ -409,7 +413,7 @@ class Contraction:
         a = text.add(tile.piece.left, text.times(tile.row, self.tiled.left))
         b = text.add(tile.piece.right, text.times(tile.column, self.columns.right))
         a = text.address(self.emitter.base(kernel.left.buffer), self.element, a)
-        b = text.address(self.emitter.base(kernel.right.buffer), self.element, b)
+        b = text.address(self.emitter.base(kernel.right.buffer), self.right_element, b)
         if skips:
             totals = self._listed(tile, a, b)
         else:
@@ -520,13 +524,13 @@ class Contraction:
         for vector in range(len(tile.widths)):
             for rows, level in ((below, 2), (CPU.prefetched_rows, 1)):
                 index = rows * axis.right + vector * WIDTH
-                prefetch(text.address(b, self.element, index), level)
+                prefetch(text.address(b, self.right_element, index), level)
 
     def _moved(self, a: str, b: str, axis: Axis, index: str) -> tuple[str, str]:
         """Return the addresses in both operands at an index of an axis."""
         text = self.text
         left = text.address(a, self.element, text.times(index, axis.left))
-        return left, text.address(b, self.element, text.times(index, axis.right))
+        return left, text.address(b, self.right_element, text.times(index, axis.right))
 
     def _listed(self, tile: Tile, a: str, b: str) -> list[Val]:
         """Add up over the nonzero indices of a list."""
@@ -547,8 +551,9 @@ class Contraction:
         text = self.text
         right = []
         for v, width in enumerate(tile.widths):
-            address = text.address(b, self.element, v * WIDTH)
-            right.append(self.emitter.load(address, self.dtype, width))
+            address = text.address(b, self.right_element, v * WIDTH)
+            stored = self.emitter.load(address, self.right_dtype, width)
+            right.append(self.maths.cast(stored, self.dtype))
         sums = []
         for r in range(tile.size):
             address = text.address(a, self.element, r * self.tiled.left)

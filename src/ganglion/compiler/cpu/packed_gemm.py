@@ -85,7 +85,9 @@ def grid_of(kernel: Contract) -> Grid:
         tiles = -(-rows.size // high)
         each = -(-tiles // -(-tiles * high // CPU.packed_block_rows)) * high
     down, merged = -(-rows.size // each), max(1, CPU.merged_rows // each)
-    pieces, grain = kernel.parallel * down * strips, min(strips, CPU.packed_grain)
+    pieces = kernel.parallel * down * strips
+    fewest = max(1, pieces // CPU.many_threads)  # for each of many threads to have some
+    grain = min(strips, CPU.packed_grain, fewest)
     blocks = (CPU.packed_columns, CPU.inner_block)
     return Grid(pieces, grain, down, each, merged, strips, *blocks)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ganglion.compiler.cpu import tuning
 from ganglion.compiler.cpu.tuning import CPU
-from ganglion.compiler.plan.kernels import Buffer, Footprint, Kernel, record
+from ganglion.compiler.plan.kernels import Buffer, Footprint, Kernel, Loop, record
 from ganglion.compiler.plan.lowering import thread_split
 from ganglion.compiler.plan.plan import Plan, packed, rounded
 from ganglion.compiler.plan.printer import show
@@ -26,6 +26,22 @@ def aligned(nbytes: int) -> np.ndarray:
     raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + nbytes]
+
+
+def is_tiny(kernel: Kernel) -> bool:
+    """Return whether a kernel is too small for threads to share.
+
+    What others have written comes from their caches, line by line: a thread that reads
+    much of that would take longer for it than its work says.
+    """
+    if kernel.cost >= tuning.CPU.worth_sharing:
+        return False
+    if not isinstance(kernel, Loop):
+        return True
+    points = math.prod(kernel.shape)
+    written = (buffer for buffer in kernel.memory_read if buffer.kind == "arena")
+    nbytes = sum(min(b.nbytes, points * b.dtype.itemsize) for b in written)
+    return nbytes <= tuning.CPU.bytes_alone
 
 
 @record
@@ -126,7 +142,7 @@ class _Member:
 
     @cached_property
     def is_tiny(self) -> bool:
-        return self.kernel.cost < CPU.worth_sharing
+        return is_tiny(self.kernel)
 
     @property
     def own(self) -> frozenset[Buffer]:
@@ -424,7 +440,7 @@ def _runs(plan: CpuPlan) -> list[_Run]:
     runs = []
     for run in plan.runs():
         kernels, segment = plan.kernels[run.start : run.stop], segments.get(run.start)
-        alone = segment is None and kernels[0].cost < tuning.CPU.worth_sharing
+        alone = segment is None and is_tiny(kernels[0])
         reads = frozenset[Buffer]().union(*(k.memory_read for k in kernels))
         writes = frozenset[Buffer]().union(*(k.memory_written for k in kernels))
         runs.append(_Run(kernels, segment, alone, reads, writes, reads | writes))
@@ -515,10 +531,7 @@ Touched = tuple[Sequence[Span], Sequence[Span]]  # what is read, what is written
 def place_barriers(plan: CpuPlan) -> CpuPlan:
     """Return the plan with how each kernel is executed."""
     pairs = zip(plan.kernels, plan.segment_of(), strict=True)
-    alone = [
-        segment is None and kernel.cost < tuning.CPU.worth_sharing
-        for kernel, segment in pairs
-    ]
+    alone = [segment is None and is_tiny(kernel) for kernel, segment in pairs]
     barriers = [False] * len(plan.kernels)
     since = _SinceBarrier()
     spans = [_spans(plan, kernel) for kernel in plan.kernels]

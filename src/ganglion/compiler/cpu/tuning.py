@@ -92,6 +92,7 @@ class CpuTuning:
     barrier: float = 700.0  # what waiting for all threads costs at least
     crowded_barrier: float = 25_000.0  # where other work keeps threads from their cores
     worth_sharing: float = 2_000.0  # work of a kernel: less stays on one thread
+    bytes_alone: int = 32 * 1024  # of others' results that one thread reads, likewise
     kernel_slices: int = 16  # for threads to take, where cache blocking says nothing
     worth_stealing: float = 100_000.0  # work of a run whose slices threads take in turn
     worth_waking: float = 150_000.0  # work of all steps: waking threads costs as much

@@ -221,7 +221,7 @@ def test_recurrent_operators(
         np.testing.assert_allclose(result, expected, rtol=TOLERANCE, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["efficient", "transformer", "odds"])
+@pytest.mark.parametrize("name", ["efficient", "transformer", "odds", "lstm"])
 def test_our_own_files_come_back(name: str, tmp_path: Path) -> None:
     model = made(name)
     export_model(model, tmp_path / "m.onnx")

@@ -275,7 +275,7 @@ def tensor_files() -> list[Kind]:
 
 
 def onnx_files(folder: Path) -> list[Kind]:
-    """Return a small network in ONNX, where that is installed."""
+    """Return small networks in ONNX, one with a loop, where that is installed."""
     try:
         import onnx
     except ImportError:
@@ -289,15 +289,20 @@ def onnx_files(folder: Path) -> list[Kind]:
             layers.Dense(2, activation="softmax"),
         ]
     )
-    model.export(folder / "net.onnx", verbose=False)
-    content = (folder / "net.onnx").read_bytes()
+    loop = keras.Sequential([keras.Input((3, 2)), layers.GRU(2), layers.Dense(1)])
+    contents = {}
+    for name, net in (("ONNX", model), ("ONNX loop", loop)):
+        net.export(folder / "net.onnx", verbose=False)
+        contents[name] = (folder / "net.onnx").read_bytes()
 
     def change(data: bytes, rng: Rng) -> bytes:
         if rng.random() < 0.3:
             return mutations.damaged(data, rng)
         proto = onnx.ModelProto.FromString(data)
         graph = proto.graph
-        kind = rng.integers(4)
+        bodies = [a.g for n in graph.node for a in n.attribute if a.HasField("g")]
+        graph = bodies[0] if bodies and rng.random() < 0.5 else graph
+        kind = rng.integers(0 if graph.initializer else 1, 4)
         if kind == 0:
             tensor = graph.initializer[rng.integers(len(graph.initializer))]
             extreme = mutations.EXTREMES[rng.integers(len(mutations.EXTREMES))]
@@ -317,7 +322,10 @@ def onnx_files(folder: Path) -> list[Kind]:
                     attribute.ints[number] = int(rng.integers(-3, 2**40))
         return proto.SerializeToString()
 
-    return [Kind("ONNX", content, "n.onnx", change, keras.load_onnx)]
+    return [
+        Kind(name, content, "n.onnx", change, keras.load_onnx)
+        for name, content in contents.items()
+    ]
 
 
 def texts(folder: Path) -> list[Kind]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ganglion import layers, ops
 from ganglion.export.onnx.folding import UNKNOWN, axes_of, sections_of, slices_of
+from ganglion.export.onnx.import_control import CONTROL
 from ganglion.export.onnx.import_layers import LAYERS, optional, weight
 from ganglion.export.onnx.import_rnn import recurrent
 from ganglion.export.onnx.parsing import DTYPES, OnnxNode
@@ -423,6 +424,7 @@ IMPORTERS: dict[str, Build] = {
     **dict.fromkeys(("LSTM", "GRU", "RNN"), recurrent),
     **dict.fromkeys(("Shape", "Size", "Constant", "ConstantOfShape", "Range"), _never),
     **LAYERS,
+    **CONTROL,
     "Relu": _relu,
     "LeakyRelu": _with("leaky_relu", negative_slope=("alpha", 0.01)),
     "Elu": _elu,

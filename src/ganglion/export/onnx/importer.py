@@ -8,7 +8,7 @@ often) is a number of its own in them.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +20,7 @@ import numpy as np
 from ganglion import ops, symbolic
 from ganglion.compiler.ir.graph import is_short
 from ganglion.export.onnx import folding
+from ganglion.export.onnx.import_control import CONTROL
 from ganglion.export.onnx.parsing import OnnxGraph, OnnxNode, Port, parsed
 from ganglion.layers import Input
 from ganglion.layers.weighted import WEIGHTED_OPS, WeightedOp
@@ -60,7 +61,7 @@ def read_model(filepath: Any) -> Any:
 
 def _refuse_unknown(graph: OnnxGraph, known: Any) -> None:
     """Name every operator that is not supported, all at once."""
-    counts = Counter(node.op for node in graph.nodes if node.op not in known)
+    counts = Counter(node.op for node in graph.every_node() if node.op not in known)
     if counts:
         names = ", ".join(
             f"{printable(op):.80}{f' ({count}×)' if count > 1 else ''}"
@@ -74,14 +75,21 @@ def _refuse_unknown(graph: OnnxGraph, known: Any) -> None:
 class Importer:
     """Builds the model of a graph."""
 
-    def __init__(self, graph: OnnxGraph, importers: Any) -> None:
+    def __init__(
+        self, graph: OnnxGraph, importers: Any, outer: Importer | None = None
+    ) -> None:
         self.graph, self.opset = graph, graph.opset
         self._importers = importers
-        self.values: dict[str, Value] = {"": None}
+        # A graph inside of another one sees what that has, and shares its layers.
+        self.values: ChainMap[str, Value] = ChainMap({"": None})
+        self._constants = ChainMap(dict(graph.constants))
         self._layers: dict[Any, Any] = {}
         self._names: set[str] = set()
-        self._readers = Counter(name for node in graph.nodes for name in node.inputs)
-        self._readers.update(graph.outputs)
+        if outer is not None:
+            self.values = outer.values.new_child()
+            self._constants = outer._constants.new_child(dict(graph.constants))
+            self._layers, self._names = outer._layers, outer._names
+        self._readers = Counter(graph.names_read())
         self._reader = {name: node for node in graph.nodes for name in node.inputs}
         self._joined: set[int] = set()  # nodes that became a part of another
 
@@ -90,18 +98,38 @@ class Importer:
         inputs = [self._input(port) for port in self.graph.inputs]
         if not inputs:
             raise ValueError("it has no input: there is nothing to predict from.")
-        for name, array in self.graph.constants.items():
-            wide = _widened(array)
-            is_weight = wide.dtype.kind == "f" and wide.size > 1
-            self.values[name] = Constant(wide, is_weight)
         with uninitialized():
-            for node in self.graph.nodes:
-                if id(node) not in self._joined:
-                    self._build(node)
+            self._build_nodes()
         outputs = [self._output(name) for name in self.graph.outputs]
         title = _identifier(self.graph.name) or None
         ends = inputs if len(inputs) > 1 else inputs[0]
         return Model(ends, outputs if len(outputs) > 1 else outputs[0], name=title)
+
+    def _build_nodes(self) -> None:
+        for name, array in self.graph.constants.items():
+            wide = _widened(array)
+            is_weight = wide.dtype.kind == "f" and wide.size > 1
+            self.values[name] = Constant(wide, is_weight)
+        for node in self.graph.nodes:
+            if id(node) not in self._joined:
+                self._build(node)
+
+    def inlined(self, graph: OnnxGraph, inputs: Sequence[Value]) -> list[Value]:
+        """Return the outputs of a graph inside of this one, for some inputs."""
+        if len(inputs) != len(graph.inputs):
+            raise ValueError(
+                f"its graph takes {len(graph.inputs)} values and is given {len(inputs)}"
+            )
+        inner = Importer(graph, self._importers, self)
+        for port, value in zip(graph.inputs, inputs, strict=True):
+            inner._new(port.name)
+            inner.values[port.name] = value
+        inner._build_nodes()
+        return [inner._known(name, None) for name in graph.outputs]
+
+    def constant(self, array: Any) -> Constant:
+        """Return a value that is known."""
+        return Constant(np.asarray(array))
 
     def _output(self, name: str) -> Any:
         value = self._known(name, None)
@@ -133,7 +161,7 @@ class Importer:
                 self.values[name] = value
 
     def _new(self, name: str) -> None:
-        if name in self.values or name in self.graph.constants:
+        if name in self.values.maps[0] or name in self.graph.constants:
             raise ValueError(f"it makes {printable(name)!r:.80} twice.")
 
     def _known(self, name: str, node: OnnxNode | None) -> Value:
@@ -149,7 +177,7 @@ class Importer:
         folded = folding.fold(self, node, values)
         if folded is not None:
             return folded
-        if not any(map(symbolic.is_symbolic, values)):
+        if node.op not in CONTROL and not any(map(symbolic.is_symbolic, values)):
             folding.check_constant(node, [x.shape for x in values if x is not None])
         try:
             result = self._importers[node.op](self, node, values)
@@ -225,7 +253,7 @@ class Importer:
         if self._readers[output] != 1 or reader is None or reader.op != "Add":
             return None
         (other,) = [name for name in reader.inputs if name != output] or [""]
-        array = self.graph.constants.get(other)
+        array = self._constants.get(other)
         if array is None or array.shape != (size,) or id(reader) in self._joined:
             return None
         self._joined.add(id(reader))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,7 @@ class OnnxNode:
 
 @dataclass(frozen=True)
 class OnnxGraph:
-    """What a file describes."""
+    """What a file describes; or the body of a loop, a branch of a condition."""
 
     name: str
     opset: int
@@ -77,6 +77,23 @@ class OnnxGraph:
     constants: Mapping[str, np.ndarray]
     nodes: tuple[OnnxNode, ...]
     outputs: tuple[str, ...]
+
+    def every_node(self) -> Iterator[OnnxNode]:
+        """Yield all nodes, also those of graphs inside of the graph."""
+        for node in self.nodes:
+            yield node
+            for attribute in node.attrs.values():
+                if isinstance(attribute, OnnxGraph):
+                    yield from attribute.every_node()
+
+    def names_read(self) -> Iterator[str]:
+        """Yield the names of what is read, also by graphs inside of the graph."""
+        for node in self.every_node():
+            yield from node.inputs
+            for attribute in node.attrs.values():
+                if isinstance(attribute, OnnxGraph):
+                    yield from attribute.outputs
+        yield from self.outputs
 
 
 def parsed(path: Path) -> OnnxGraph:
@@ -90,21 +107,12 @@ def parsed(path: Path) -> OnnxGraph:
         raise ValueError(f"it is no ONNX file, or is cut short ({error}).") from None
     if not model.HasField("graph") or not model.graph.output:
         raise ValueError("it is no ONNX file: it has no graph with outputs.")
-    graph = model.graph
-    if graph.sparse_initializer or model.functions:
-        raise ValueError(
-            "its sparse tensors or functions of its own are not supported."
-        )
-    reader = _Reader(path.parent)
-    constants = _by_name((t.name, reader.array(t)) for t in graph.initializer)
-    return OnnxGraph(
-        graph.name,
-        _opset(model),
-        tuple(_port(port) for port in graph.input if port.name not in constants),
-        constants,
-        tuple(_node(node, reader) for node in graph.node),
-        tuple(port.name for port in graph.output),
-    )
+    if model.functions:
+        raise ValueError("its functions of its own are not supported.")
+    reader = _Reader(path.parent, _opset(model))
+    found = reader.graph(model.graph)
+    ports = [port for port in model.graph.input if port.name not in found.constants]
+    return replace(found, inputs=tuple(map(_port, ports)))
 
 
 def _by_name(pairs: Iterable[tuple[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -159,12 +167,26 @@ def _node(node: Any, reader: _Reader) -> OnnxNode:
 class _Reader:
     """Reads tensors, from the file itself or from others beside it."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, opset: int) -> None:
+        self._folder, self._opset = folder, opset
         self._opened: set[Path] = set()
 
+    def graph(self, graph: Any) -> OnnxGraph:
+        """Return a graph; what its inputs are is for whoever runs it to know."""
+        if graph.sparse_initializer:
+            raise ValueError("its sparse tensors are not supported.")
+        constants = _by_name((t.name, self.array(t)) for t in graph.initializer)
+        return OnnxGraph(
+            graph.name,
+            self._opset,
+            tuple(Port(port.name, np.dtype("<f4"), ()) for port in graph.input),
+            constants,
+            tuple(_node(node, self) for node in graph.node),
+            tuple(port.name for port in graph.output),
+        )
+
     def attribute(self, entry: Any) -> Any:
-        """Return the value of an attribute; a graph in it is left out, as None."""
+        """Return the value of an attribute, None for one of another kind."""
         kinds = onnx.AttributeProto
         match entry.type:
             case kinds.FLOAT:
@@ -181,6 +203,9 @@ class _Reader:
                 return tuple(text.decode("utf-8", "replace") for text in entry.strings)
             case kinds.TENSOR:
                 return self.array(entry.t)
+            case kinds.GRAPH:
+                with budget.deeper():
+                    return self.graph(entry.g)
         return None
 
     def array(self, tensor: Any) -> np.ndarray:

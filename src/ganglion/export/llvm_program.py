@@ -49,7 +49,7 @@ from ganglion.export.text.translation import as_llvm, i64
 
 _WIDE = 28  # accumulators of a machine whose large products are packed
 _LLVM_TYPES = {"float32": "float", "float64": "double"}
-_FOR_THREADS = ("column-sums", "cache-blocking", "arena", "barriers")
+_FOR_TRAINING = "column-sums"  # the pass from which on they are for steps and threads
 
 
 def planned_for(
@@ -83,10 +83,9 @@ def pipeline_for(machine: Machine, weights_as_they_are: bool = False) -> Pipelin
     own = Pass("lower", "as the CPU has it, unsplit", lambda p: lower(p, wants, RULES))
     passes: list[Pass] = []
     for step in PIPELINE.passes:
-        if step.name == "lower":
-            passes += [own, *WINDOWS]
-        elif step.name not in _FOR_THREADS:
-            passes.append(step)
+        if step.name == _FOR_TRAINING:
+            break
+        passes += [own, *WINDOWS] if step.name == "lower" else [step]
     zeros = kernel_pass(
         "relu-zeros",
         "a product of one row reads no weights for what ReLU has made zero",

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from cpu_checks import ran, same
 from step_programs import step_of
 
 from ganglion import config
-from ganglion.compiler.cpu import backend, machine, threads
+from ganglion.compiler.cpu import backend, machine, threads, tuning
 
 pytest.importorskip("llvmlite")
 
@@ -57,8 +60,8 @@ def test_more_threads_are_taken_while_they_pay(monkeypatch):
 
     def chosen(barrier):
         monkeypatch.setattr(machine, "barrier", barrier)
-        executable._choices.clear()
-        return executable._fastest(16)
+        executable._known_trials.clear()
+        return executable._trials(16).best
 
     assert chosen(lambda count: 0.0) == 16
     assert chosen(lambda count: 1e9) == 1
@@ -73,9 +76,60 @@ def test_beside_other_work_a_small_step_stays_on_one_thread(monkeypatch):
     monkeypatch.setattr(threads, "usable_cores", lambda: [0, 1])
     monkeypatch.setattr(machine, "_measured", lambda pool, count: 500.0)
     config.set_threads(2)
-    assert (small._fastest(2), large._fastest(2)) == (2, 2)
+    assert (small._trials(2).best, large._trials(2).best) == (2, 2)
     monkeypatch.setattr(os, "getloadavg", lambda: (12.0, 0.0, 0.0))
-    assert (small._fastest(2), large._fastest(2)) == (1, 2)
+    assert (small._trials(2).best, large._trials(2).best) == (1, 2)
+
+
+def tried(trials, really):
+    """Return the numbers of threads that are tried, by the time that each takes."""
+    counts = []
+    while (count := trials.next()) is not None:
+        trials.add(count, really[count])
+        counts.append(count)
+    return counts
+
+
+def test_neighbours_are_tried_until_none_is_faster():
+    estimates = {1: 100.0, 2: 80.0, 4: 70.0, 8: 66.0, 16: 64.0}
+    trials = machine.Trials(estimates)
+    assert trials.best == 16
+    assert tried(trials, {16: 90.0, 8: 70.0, 4: 75.0}) == [16, 16, 8, 8, 4, 4]
+    assert trials.best == 8
+    assert trials.is_decided
+
+
+def test_hopeless_numbers_are_not_tried():
+    trials = machine.Trials({1: 100.0, 2: 51.0, 4: 27.0})
+    assert tried(trials, {4: 30.0}) == [4, 4]
+
+
+def test_a_number_is_tried_again_after_a_while(monkeypatch):
+    trials = machine.Trials({1: 100.0, 2: 90.0})
+    tried(trials, {1: 100.0, 2: 60.0})
+    assert (trials.best, trials.is_decided) == (2, True)
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 60)
+    assert not trials.is_decided
+    tried(trials, {1: 100.0, 2: 200.0})
+    assert trials.best == 1
+
+
+def test_trials_leave_results_as_they_are(monkeypatch):
+    """A run that tries numbers of threads on its own steps has the same bits."""
+    program, data, state = step_of("mnist-mlp", rows=64, batch=32)
+    data = {name: data[name] for name in program.data}
+    executable = backend.compile(program)
+    executable.forced_threads = 1
+    expected = ran(executable, data, state, 20)
+    executable.forced_threads = None
+    tuned = replace(tuning.CPU, worth_trying=0.0, trial=1.0, hopeless=100.0)
+    monkeypatch.setattr(tuning, "CPU", tuned)
+    config.set_threads(3)
+    same(ran(executable, data, state, 20), expected)
+    (trials,) = executable._known_trials.values()
+    assert {1, 2} <= trials.times.keys() or {2, 3} <= trials.times.keys()
+    assert trials.is_decided
 
 
 def test_a_pool_runs_jobs_of_fewer_threads():

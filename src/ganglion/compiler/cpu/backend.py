@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
+import time
 import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -11,7 +13,7 @@ from contextlib import nullcontext
 from functools import cached_property
 from itertools import accumulate
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,6 +26,9 @@ from ganglion.compiler.cpu.plan import CpuPlan, aligned
 from ganglion.compiler.ir.graph import Program
 from ganglion.compiler.plan.kernels import Buffer
 from ganglion.system import forks
+
+if TYPE_CHECKING:
+    from ganglion.compiler.cpu.machine import Trials
 
 
 def unavailable_reason() -> str | None:
@@ -145,8 +150,8 @@ class CompiledProgram:
         ARENAS.announce(self, plan.arena)
         # Those that no run is using, by their number of threads.
         self._layouts: defaultdict[int, list[Layout]] = defaultdict(list)
-        # Of the most that may be used, and whether others use the machine.
-        self._choices: dict[tuple[int, bool], int] = {}
+        # By the most threads that may be used, and whether others use the machine.
+        self._known_trials: dict[tuple[int, bool], Trials] = {}
         # What host calls raise, and the addresses that compiled code calls them at.
         self._host_errors: list[BaseException] = []
         self._callbacks = callbacks_of(self._calls, self._host_errors)
@@ -214,18 +219,38 @@ class CompiledProgram:
         steps: int,
         arena: np.ndarray,
     ) -> None:
-        if not self.poisons:
-            self._advance(arrays | results, steps, arena)
-            return
-        for step in range(steps):
-            arena[:] = 0xFF
-            row = {name: array[step : step + 1] for name, array in results.items()}
-            self._advance(arrays | row, 1, arena)
+        done = 0
+        while done < steps:
+            if self.poisons:
+                arena[:] = 0xFF
+            threads, count, trials = self._next_part(steps - done)
+            rows = {name: array[done:] for name, array in results.items()}
+            ran_on, nanoseconds = self._advance(arrays | rows, count, threads, arena)
+            if trials is not None and ran_on == threads:
+                trials.add(threads, nanoseconds / count)
+            done += count
+
+    def _next_part(self, steps: int) -> tuple[int, int, Trials | None]:
+        """Return on how many threads to run how many of some steps, and if to try."""
+        if self.poisons:
+            return self._threads(steps), 1, None
+        if self.forced_threads or self._alone * steps < tuning.CPU.worth_trying:
+            return self._threads(steps), steps, None
+        most = config.threads()
+        trials = self._trials(most) if most > 1 else None
+        if trials is None or trials.is_decided or (count := trials.next()) is None:
+            return self._threads(steps), steps, None
+        enough = math.ceil(tuning.CPU.trial / trials.estimates[count])
+        return count, min(enough, steps), trials
 
     def _advance(
-        self, arrays: Mapping[str, np.ndarray], steps: int, arena: np.ndarray
-    ) -> None:
-        threads = self._threads(steps)
+        self,
+        arrays: Mapping[str, np.ndarray],
+        steps: int,
+        threads: int,
+        arena: np.ndarray,
+    ) -> tuple[int, int]:
+        """Run some steps; return on how many threads, and the nanoseconds they took."""
         if threads > 1:
             # Here, because small steps need no pool.
             from ganglion.compiler.cpu import threads as cpu_threads
@@ -234,13 +259,18 @@ class CompiledProgram:
                 if pool is not None:
                     layout = self._unused_layout(threads)
                     layout.bind(arrays, arena)
+                    start = time.perf_counter_ns()
                     pool.run(layout.job(steps, pool.barrier, pool.spins), threads)
+                    taken = time.perf_counter_ns() - start
                     self._layouts[threads].append(layout)
-                    return
+                    return threads, taken
         layout = self._unused_layout(1)
         layout.bind(arrays, arena)
+        start = time.perf_counter_ns()
         jit.native().alone(layout.job(steps))
+        taken = time.perf_counter_ns() - start
         self._layouts[1].append(layout)
+        return 1, taken
 
     def layout_for_scripts(self, steps: int) -> Layout | None:
         """Take a layout for runs of so many steps in a script, None if it cannot be.
@@ -266,24 +296,19 @@ class CompiledProgram:
         if self._alone * steps < tuning.CPU.worth_waking:
             return 1
         most = config.threads()
-        return self._fastest(most) if most > 1 else 1
+        return self._trials(most).best if most > 1 else 1
 
-    def _fastest(self, most: int) -> int:
-        """Return the number of threads beyond which more of them do not pay."""
+    def _trials(self, most: int) -> Trials:
+        """Return what is known of the time on each number of threads."""
         from ganglion.compiler.cpu import machine
         from ganglion.compiler.cpu import threads as cpu_threads
 
-        crowded = cpu_threads.crowded(1)
-        if (most, crowded) not in self._choices:
-            fastest, time = 1, self._alone
-            pays = tuning.CPU.shared_time
-            for count in machine.counts(most)[1:]:
-                shared = self._estimate(count, machine.barrier(count))
-                if shared < pays * time:
-                    fastest, time = count, shared
-                    pays = tuning.CPU.more_threads
-            self._choices[most, crowded] = fastest
-        return self._choices[most, crowded]
+        key = most, cpu_threads.crowded(1)
+        if key not in self._known_trials:
+            counts = machine.counts(most)
+            estimates = {n: self._estimate(n, machine.barrier(n)) for n in counts[1:]}
+            self._known_trials[key] = machine.Trials({1: self._alone, **estimates})
+        return self._known_trials[key]
 
     @cached_property
     def _alone(self) -> float:

@@ -1,7 +1,9 @@
-"""What waiting for each other costs the threads of this machine.
+"""How many threads pay on this machine.
 
-Measured once, by the first program that may be worth several threads, and kept. The
-figures decide on how many threads a program runs; no bit of a result depends on them.
+What waiting for each other costs them is measured once, by the first program that may
+be worth several threads, and kept: estimates are made of that. Programs that run for a
+while try the numbers next to the estimated one on their own first steps. No bit of a
+result depends on any of this.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import json
 import math
 import os
 import time
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -42,6 +45,68 @@ def barrier(count: int) -> float:
         return tuning.CPU.crowded_barrier
     guess = tuning.CPU.barrier * math.log2(count)
     return max(tuning.CPU.barrier, barriers(config.threads()).get(count, guess))
+
+
+class Trials:
+    """Finds the number of threads that steps take least time on, by running them.
+
+    The number that is fastest by estimate comes first, then its neighbours, as long as
+    one of them is faster and not hopeless by estimate.
+
+    >>> trials = Trials({1: 100.0, 2: 55.0, 4: 40.0, 8: 38.0})
+    >>> really = {1: 100.0, 2: 52.0, 4: 60.0, 8: 90.0}
+    >>> tried = []
+    >>> while (count := trials.next()) is not None:
+    ...     trials.add(count, really[count])
+    ...     tried.append(count)
+    >>> tried, trials.best
+    ([8, 8, 4, 4, 2, 2], 2)
+    """
+
+    def __init__(self, estimates: Mapping[int, float]) -> None:
+        self.estimates = estimates
+        self.times: dict[int, list[float]] = {}
+        self.decided_at = 0.0
+
+    @property
+    def best(self) -> int:
+        """The number to use, by what is known; more threads must be worth it."""
+        known = {count: min(times) for count, times in self.times.items()}
+        pays = tuning.CPU.more_threads if known else tuning.CPU.shared_time
+        known = known or dict(self.estimates)
+        best, least = 0, math.inf
+        for count, nanoseconds in sorted(known.items()):
+            if nanoseconds < least * pays:
+                pays = tuning.CPU.more_threads if best else pays
+                best, least = count, nanoseconds
+        return best
+
+    def next(self) -> int | None:
+        """Return a number to try, None if there is no more."""
+        counts, best = sorted(self.estimates), self.best
+        at = counts.index(best)
+        for count in (best, *counts[max(at - 1, 0) : at], *counts[at + 1 : at + 2]):
+            hopeless = tuning.CPU.hopeless * self.estimates[best]
+            tried = len(self.times.get(count, ()))
+            if tried < tuning.CPU.trials and self.estimates[count] <= hopeless:
+                return count
+        return None
+
+    def add(self, count: int, nanoseconds: float) -> None:
+        """Note what a step took on a number of threads."""
+        self.times.setdefault(count, []).append(nanoseconds)
+        if self.next() is None:
+            self.decided_at = time.monotonic()
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether nothing is to be tried, since not long ago everything was."""
+        if not self.decided_at:
+            return False
+        if time.monotonic() - self.decided_at < tuning.CPU.try_again:
+            return True
+        self.times, self.decided_at = {}, 0.0  # other work may have come, or gone
+        return False
 
 
 @cache

@@ -97,7 +97,12 @@ class CpuTuning:
     worth_stealing: float = 100_000.0  # work of a run whose slices threads take in turn
     worth_waking: float = 150_000.0  # work of all steps: waking threads costs as much
     shared_time: float = 0.8  # estimated part of the time on one thread that still pays
-    more_threads: float = 0.95  # of the time on half as many, likewise
+    more_threads: float = 0.97  # of the time on half as many, likewise
+    trials: int = 2  # of a number of threads: what disturbs one is seldom in both
+    trial: float = 1_000_000.0  # work of the steps of a trial, by estimate
+    worth_trying: float = 20_000_000.0  # work of a run: less is over before
+    hopeless: float = 1.6  # estimate, in units of that of the fastest so far
+    try_again: float = 10.0  # seconds, after which other work may have come or gone
     spins: int = 40_000  # about a millisecond: waking a core may take 100 µs
     spins_crowded: int = 50  # a waiting thread keeps others from working
     crowded_load: float = 1.5  # per core; ours alone make a load of one at most

@@ -108,8 +108,8 @@ class Operation(Function):
                 serialize_keras_object(value)
         except (TypeError, ValueError) as error:
             raise NotImplementedError(
-                f"{type(self).__name__} was made with arguments that are no plain data "
-                f"({error}): it must override `get_config()`."
+                f"{type(self).__name__} was made with arguments that are not plain "
+                f"data ({error}): it must override `get_config()`."
             ) from None
 
     @classmethod

@@ -449,7 +449,7 @@ def resolve(module: str, identifier: Any, kind: str) -> Any:
     if isinstance(identifier, dict):
         if "class_name" not in identifier:
             raise ValueError(
-                f"{identifier!r} is no configuration of a {kind}: it has no "
+                f"{identifier!r} is not a configuration of a {kind}: it has no "
                 "`class_name`."
             )
         return deserialize_keras_object(identifier)

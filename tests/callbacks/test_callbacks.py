@@ -109,7 +109,7 @@ def test_needs_batches_only_where_a_batch_hook_is_overridden():
 def test_what_is_no_callback_is_refused():
     with pytest.raises(TypeError, match="History is a class: pass an instance"):
         CallbackList([History])
-    with pytest.raises(TypeError, match="is no callback"):
+    with pytest.raises(TypeError, match="is not a callback"):
         CallbackList(["early"])
 
 

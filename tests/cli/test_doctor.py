@@ -79,7 +79,7 @@ def test_a_check_that_fails_is_a_finding_and_the_others_go_on(monkeypatch):
 def test_misspelt_variables_are_named_with_the_right_spelling(monkeypatch):
     monkeypatch.setenv("GANGLION_THREAD", "2")
     [warning] = found(doctor_system.environment, Status.WARNING)
-    assert "GANGLION_THREAD is no variable" in warning.text
+    assert "GANGLION_THREAD is not a variable" in warning.text
     assert "'GANGLION_THREADS'" in warning.mend
 
 

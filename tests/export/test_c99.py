@@ -101,7 +101,7 @@ def test_bad_options_say_what_to_choose(tmp_path):
     model = model_of(layers.Dense(1))
     with pytest.raises(ValueError, match="choose 'inside' or 'file'"):
         export_model(model, tmp_path / "a.c", weights="elsewhere")
-    with pytest.raises(ValueError, match="no name in C"):
+    with pytest.raises(ValueError, match="is not a C name"):
         export_model(model, tmp_path / "a.c", name="2 words")
     spec = keras.InputSpec(shape=(None, 4))
     with pytest.raises(ValueError, match="describes 2 inputs"):

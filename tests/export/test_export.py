@@ -48,7 +48,7 @@ def test_a_format_is_found_by_its_name_or_by_a_suffix():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        (None, r"the suffix does not say a format.*\.words \(words\)"),
+        (None, r"the suffix does not name a format.*\.words \(words\)"),
         ("tf_saved_model", r"of Keras is not written here: .*model\.save\('model"),
         ("openvino", "OpenVINO reads ONNX"),
         ("litert", 'format="c" runs on small devices'),
@@ -103,4 +103,4 @@ def test_the_command_exports_and_lists_the_formats(model, tmp_path):
     assert [line.split()[0] for line in listed] == ["words", "bare", "far"]
     refused = here("export", tmp_path / "a.keras", tmp_path / "a.onnxx")
     assert refused.returncode == 1
-    assert "the suffix does not say a format" in refused.stderr
+    assert "the suffix does not name a format" in refused.stderr

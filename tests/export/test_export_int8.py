@@ -145,7 +145,7 @@ def test_bad_samples_are_refused(model, rows, tmp_path):
     with pytest.raises(ValueError, match="has no option int8"):
         export_model(model, tmp_path / "a.onnx", int8=True, sample=x)
     (tmp_path / "s.npz").write_bytes(b"not at all")
-    with pytest.raises(ValueError, match=r"no \.npy or \.npz file"):
+    with pytest.raises(ValueError, match=r"not a \.npy or \.npz file"):
         export_model(model, path, int8=True, sample=str(tmp_path / "s.npz"))
     np.savez(tmp_path / "t.npz", z=x)
     with pytest.raises(ValueError, match="no array input: it has z"):

@@ -70,7 +70,7 @@ def test_what_javascript_has_not_is_refused(tmp_path):
 
 
 def test_only_objects_are_finished():
-    with pytest.raises(ValueError, match="no object file"):
+    with pytest.raises(ValueError, match="not a WebAssembly object file"):
         finished(b"\x7fELF", [], [], 0, 0, {})
     assert unsigned(2**32 - 1) == b"\xff\xff\xff\xff\x0f"
     assert WASM.pointer == 32

@@ -160,7 +160,7 @@ def test_files_of_words_are_vocabularies(tmp_path: Path) -> None:
     [
         (b"", "words.txt is empty"),
         (b"\n\n", "words.txt is empty"),
-        (b"cat\nd\xffg\n", r"words.txt, line 2: byte 2 is no UTF-8"),
+        (b"cat\nd\xffg\n", r"words.txt, line 2: byte 2 is not UTF-8"),
         (b"cat\ndog\ncat\n", r"words.txt, line 3: the word 'cat' stands in line 1"),
     ],
 )
@@ -178,7 +178,7 @@ def test_a_damaged_word_list_is_named_with_its_line(
 def test_a_word_list_of_numbers_holds_numbers(tmp_path: Path) -> None:
     path = tmp_path / "words.txt"
     path.write_text("1\ncat\n")
-    with pytest.raises(ValueError, match="line 2: 'cat' is no whole number"):
+    with pytest.raises(ValueError, match="line 2: 'cat' is not a whole number"):
         IntegerLookup(vocabulary=str(path))
     with pytest.raises(ValueError, match="does not exist"):
         IntegerLookup(vocabulary=str(path) + ".gone")
@@ -233,7 +233,7 @@ REFUSED = {
         output_sequence_length=0
     ),
     "splits texts, one in each row": lambda: TextVectorization()([["a", "b"]]),
-    "no regular array of texts": lambda: with_words()([["a"], ["a", "b"]]),
+    "not a regular array of texts": lambda: with_words()([["a"], ["a", "b"]]),
     "`num_bins` for `Hashing` cannot be": lambda: Hashing(0),
     "`dtype` should be an integer type": lambda: Hashing(3, dtype="float32"),
     "at least two inputs": lambda: HashedCrossing(3)(["a"]),

@@ -135,7 +135,7 @@ def test_loaded_models_go_on_as_if_they_had_never_stopped(trained, tmp_path):
     ("content", "message"),
     [
         (b"no zip", "cannot be loaded|cannot be read"),
-        ({"set.json": b"[]"}, "no set of models"),
+        ({"set.json": b"[]"}, "not a set of models"),
         ({"set.json": b'{"format": 1, "members": [3]}'}, "list of models is damaged"),
         ({"other": b""}, "cannot be loaded"),
     ],

@@ -189,9 +189,9 @@ def test_get_refuses_what_is_no_optimizer() -> None:
     assert optimizers.get(None) is None
     with pytest.raises(ValueError, match="Did you mean 'adam'"):
         optimizers.get("adm")
-    with pytest.raises(ValueError, match="no optimizer"):
+    with pytest.raises(ValueError, match=r"is no(t an)? optimizer"):
         optimizers.get(print)
-    with pytest.raises(ValueError, match="no optimizer"):
+    with pytest.raises(ValueError, match=r"is no(t an)? optimizer"):
         optimizers.get(3)
 
 

@@ -38,7 +38,7 @@ TWICE = (
     b'"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
 )
 HOSTILE: dict[str, tuple[bytes, str]] = {
-    "empty": (b"", "no safetensors file"),
+    "empty": (b"", "not a safetensors file"),
     "header beyond the end": (struct.pack("<Q", 2**60) + b"{}", "cut short"),
     "header not JSON": (packed(b"{nonsense"), "header is damaged"),
     "header is a list": (packed(b"[1, 2]"), "does not begin"),
@@ -48,11 +48,17 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "unknown type": (packed({"a": entry(dtype="F7")}, bytes(24)), "unknown type 'F7'"),
     "type a list": (packed({"a": entry(dtype=[])}, bytes(24)), "unknown type"),
     "no offsets": (packed({"a": {"dtype": "F32", "shape": []}}), "no plain dtype"),
-    "one offset": (packed({"a": entry(offsets=[0])}, bytes(24)), "no place"),
-    "negative": (packed({"a": entry(offsets=[-24, 0])}, bytes(24)), "no place"),
-    "negative shape": (packed({"a": entry([-2, -3])}, bytes(24)), "no shape"),
-    "shape of a float": (packed({"a": entry([6.0])}, bytes(24)), "no shape"),
-    "a hundred axes": (packed({"a": entry([1] * 100, [0, 4])}, bytes(4)), "no shape"),
+    "one offset": (packed({"a": entry(offsets=[0])}, bytes(24)), "impossible location"),
+    "negative": (
+        packed({"a": entry(offsets=[-24, 0])}, bytes(24)),
+        "impossible location",
+    ),
+    "negative shape": (packed({"a": entry([-2, -3])}, bytes(24)), "impossible shape"),
+    "shape of a float": (packed({"a": entry([6.0])}, bytes(24)), "impossible shape"),
+    "a hundred axes": (
+        packed({"a": entry([1] * 100, [0, 4])}, bytes(4)),
+        "impossible shape",
+    ),
     "huge": (packed({"a": entry([2**40, 2**40])}, bytes(24)), "not its size"),
     "empty but huge": (packed({"a": entry([0, 2**80], [0, 0])}), "cannot be loaded"),
     "truncated": (packed(PLAIN, bytes(31)), "'fc.bias'.*cut short"),
@@ -134,7 +140,7 @@ def test_writing_is_all_or_nothing(tmp_path: Path) -> None:
     before = path.read_bytes()
     with pytest.raises(FileExistsError, match="overwrite=False"):
         model().save_weights(path, overwrite=False)
-    with pytest.raises(ValueError, match="object, which safetensors has not"):
+    with pytest.raises(ValueError, match="object, which safetensors does not have"):
         saving.files.write_checked(
             path, lambda file: saving.safetensors.write(file, {"x": np.array([None])})
         )

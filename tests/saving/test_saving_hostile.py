@@ -65,7 +65,7 @@ def test_a_file_that_is_not_there(tmp_path):
 def test_a_truncated_archive(good, share):
     content = good.read_bytes()
     good.write_bytes(content[: int(len(content) * share)])
-    refused(good, "no `.keras` archive, or damaged or cut short")
+    refused(good, "not a `.keras` archive, or is damaged or cut short")
 
 
 def test_single_damaged_bytes_never_pass_in_silence(good):
@@ -97,7 +97,7 @@ def test_truncated_weights(tmp_path, share):
 
 def test_text_is_no_archive(tmp_path):
     (tmp_path / "m.keras").write_text("a page of a web site")
-    refused(tmp_path / "m.keras", "no `.keras` archive")
+    refused(tmp_path / "m.keras", "not a `.keras` archive")
 
 
 def test_weights_are_no_model(tmp_path):
@@ -152,15 +152,15 @@ def test_a_member_that_is_longer_than_it_declares(good):
     where = content.rindex(b"PK\x01\x02", 0, content.rindex(b"config.json"))
     content[where + 24 : where + 28] = (size - 50).to_bytes(4, "little")
     good.write_bytes(bytes(content))
-    refused(good, "damaged or cut short|no valid JSON")
+    refused(good, "damaged or cut short|not valid JSON")
 
 
 @pytest.mark.parametrize(
     ("text", "pattern"),
     [
-        ("{", "no valid JSON"),
-        ("[" * 100_000, "no valid JSON"),
-        ("\xff", "no valid JSON"),
+        ("{", "not valid JSON"),
+        ("[" * 100_000, "not valid JSON"),
+        ("\xff", "not valid JSON"),
         ("[]", "describes no model"),
         ('"model"', "describes no model"),
         ('{"class_name": "Sequential"}', "no `config`"),
@@ -336,7 +336,7 @@ def test_pickles_are_neither_written_nor_read(good, tmp_path):
     path = tmp_path / "p.keras"
     with path.open("wb") as file:
         np.save(file, np.array([print], dtype=object), allow_pickle=True)
-    refused(path, "no `.keras` archive")
+    refused(path, "not a `.keras` archive")
 
 
 def test_single_damaged_bytes_of_a_weights_file_never_pass_in_silence(tmp_path):

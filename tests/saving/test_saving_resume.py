@@ -211,7 +211,7 @@ def test_weights_alone_are_no_checkpoint(tmp_path):
     model = small()
     model.save_weights(tmp_path / "m.weights.h5")
     with pytest.raises(
-        ValueError, match=r"m\.weights\.h5.*no checkpoint.*load_weights"
+        ValueError, match=r"m\.weights\.h5.*not a checkpoint.*load_weights"
     ):
         saving.load_checkpoint(tmp_path / "m.weights.h5", model)
 

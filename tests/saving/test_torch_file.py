@@ -143,7 +143,7 @@ def test_instructions_beyond_tensors_are_refused():
         (tensor(9, (2,), (1,)), "differs in size|too early"),
         (tensor(2**31 - 1, (2,), (1,)), "differs in size|too early"),
         (b"\x80\x02K\x05.", "no dictionary|not hold a dictionary"),
-        (b"\x80\x02}X\x01\x00\x00\x00wK\x05s.", "'w' is no tensor"),
+        (b"\x80\x02}X\x01\x00\x00\x00wK\x05s.", "'w' is not a tensor"),
         (b"\x80\x02}K\x01K\x02s.", "keys"),
         (b"\x80\x02}h\x07.", "fit together"),
         (b"\x80\x02", "too early|not hold"),

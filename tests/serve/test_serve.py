@@ -81,16 +81,21 @@ def test_a_picture_is_answered(running: Running) -> None:
 
 ROW = [0.0] * 16
 REFUSED = [
-    (b"{", JSON, 400, "no JSON"),
-    (b"[" * 100_00, JSON, 400, "no JSON"),
-    (b"\xff", JSON, 400, "no JSON"),
+    (b"{", JSON, 400, "not JSON"),
+    (b"[" * 100_00, JSON, 400, "not JSON"),
+    (b"\xff", JSON, 400, "not JSON"),
     ([], JSON, 422, "must be an object"),
     ({"rows": [ROW], "more": 1}, JSON, 422, "'more'"),
     ({}, JSON, 422, "at least one row"),
     ({"rows": []}, JSON, 422, "at least one row"),
     ({"rows": [ROW, ROW[1:]]}, JSON, 422, "rows[1] has 15 numbers; 'input"),
-    ({"rows": [ROW, [*ROW[1:], "x"]]}, JSON, 422, "rows[1] holds what is no number"),
-    ({"rows": [ROW, [*ROW[1:], None]]}, JSON, 422, "rows[1] holds what is no number"),
+    ({"rows": [ROW, [*ROW[1:], "x"]]}, JSON, 422, "rows[1] holds what is not a number"),
+    (
+        {"rows": [ROW, [*ROW[1:], None]]},
+        JSON,
+        422,
+        "rows[1] holds what is not a number",
+    ),
     ({"rows": [[*ROW[1:], [1]]]}, JSON, 422, "lists of different lengths"),
     ({"rows": [[*ROW[1:], float("nan")]]}, JSON, 422, "finite"),
     ({"rows": [[*ROW[1:], 1e300]]}, JSON, 422, "too large for float32"),
@@ -311,7 +316,7 @@ def test_texts_and_rows_of_any_length() -> None:
     assert trial.ways_in(service.interface) == [trial.TEXT]
     (outputs,) = service._predict(service.interface.rows(["good", "bad good"]))
     assert outputs.shape == (2, 2)
-    with pytest.raises(Refused, match=r"rows\[1\] is no text: 3"):
+    with pytest.raises(Refused, match=r"rows\[1\] is not text: 3"):
         service.interface.rows(["good", 3])
     steps = keras.Sequential([keras.Input((None, 3)), keras.layers.GRU(2)])
     interface = Interface.of(steps)

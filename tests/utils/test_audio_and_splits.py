@@ -187,7 +187,7 @@ def test_widths_of_samples(tmp_path, width):
 
 def test_what_cannot_be_read_says_so(sounds):
     (sounds / "a" / "bad.wav").write_bytes(b"RIFF of nothing")
-    with pytest.raises(ValueError, match=r"bad\.wav is no WAV file"):
+    with pytest.raises(ValueError, match=r"bad\.wav is not a WAV file"):
         audio_dataset_from_directory(sounds, verbose=False)
     (sounds / "a" / "bad.wav").unlink()
     with pytest.raises(ValueError, match="8000 samples a second, not 16000"):

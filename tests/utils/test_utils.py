@@ -313,7 +313,7 @@ def test_get_file_refuses_archives_that_lead_out(web, tmp_path):
     with pytest.raises(ValueError, match="neither a file nor a folder"):
         utils.get_file("link.tar", outside, extract=True, cache_dir=tmp_path)
     plain = web("plain.txt", b"text")
-    with pytest.raises(ValueError, match="it is no zip or tar file"):
+    with pytest.raises(ValueError, match="it is not a zip or tar file"):
         utils.get_file("plain.txt", plain, extract=True, cache_dir=tmp_path)
     assert not (tmp_path / "evil").exists()
     assert not list((tmp_path / "datasets").glob("*_extracted"))

@@ -136,7 +136,7 @@ def test_tokenizers_are_read_both_ways(theirs):
     ["", "[]", "{}", '{"config": {}}', '{"config": 3}', "[" * 10_000],
 )
 def test_a_damaged_tokenizer_is_refused(damaged):
-    with pytest.raises(ValueError, match=r"no text of a Tokenizer .*to_json"):
+    with pytest.raises(ValueError, match=r"not the text of a Tokenizer .*to_json"):
         text.tokenizer_from_json(damaged)
 
 

@@ -51,7 +51,7 @@ def class_labels(class_index: str | os.PathLike[str] | None = None) -> list[Labe
         return [(str(wordnet), str(name)) for wordnet, name in rows]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            f"{path} is no table of the {CLASSES} classes of ImageNet, such as "
+            f"{path} is not a table of the {CLASSES} classes of ImageNet, such as "
             f'{{"0": ["n01440764", "tench"], ...}} ({error}).'
         ) from None
 

@@ -293,7 +293,7 @@ class CallbackList(Callback):
             )
         if not hasattr(callback, "set_model") or not hasattr(callback, "on_epoch_end"):
             raise TypeError(
-                f"{callback!r} is no callback: derive a class from "
+                f"{callback!r} is not a callback: derive a class from "
                 "`ganglion.callbacks.Callback`, or use a LambdaCallback."
             )
         self.callbacks.append(callback)

@@ -328,7 +328,7 @@ def _backup(name: str) -> dict[str, Any]:
     """Return what is known of a backup by its name; it lies in its folder."""
     fields = _NAME.fullmatch(name)
     if fields is None:
-        raise ValueError(f"{name!r:.80} is no backup")
+        raise ValueError(f"{name!r:.80} is not a backup")
     return {"file": name, "epoch": int(fields[1]), "batch": int(fields[2])}
 
 

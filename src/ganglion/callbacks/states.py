@@ -127,7 +127,7 @@ def weights_or_none(
         return None
     shapes = [np.shape(weight) for weight in model.get_weights()]
     if [np.shape(weight) for weight in value] != shapes:
-        raise ValueError(f"{name!r} are no weights of this model")
+        raise ValueError(f"{name!r} are not weights of this model")
     return [np.asarray(weight) for weight in value]
 
 

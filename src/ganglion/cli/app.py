@@ -78,7 +78,7 @@ def _options(
     ] = False,
 ) -> None:
     """Take what comes before a command."""
-    if context.invoked_subcommand != doctor.doctor.__name__:  # it tells all of them
+    if context.invoked_subcommand != doctor.doctor.__name__:  # it lists all of them
         config.check_environment()
 
 

@@ -136,7 +136,7 @@ def _networks(
 
 
 def _command(page: Path) -> str:
-    """Return the command that writes a page, as the page tells it."""
+    """Return the command that writes a page, as the page shows it."""
     command = " ".join(["ganglion", *sys.argv[1:]])
     return command.replace(str(page), f"docs/{page.name}")
 

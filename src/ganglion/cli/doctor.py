@@ -35,7 +35,7 @@ def doctor(
         bool, typer.Option("--json", help="The findings as one JSON object.")
     ] = False,
 ) -> None:
-    """Say what is wrong with this machine's set-up, and how to mend it.
+    """Report what is wrong with this machine's set-up, and how to fix it.
 
     Ends with status 1 if there is a problem; warnings are none.
     """
@@ -50,7 +50,7 @@ def examined() -> Iterator[Finding]:
     for check in CHECKS:
         try:
             yield from check()
-        except Exception as error:  # whatever is broken here, the rest is told
+        except Exception as error:  # whatever is broken here, the rest is reported
             text = f"cannot be examined: {type(error).__name__}: {error}"
             name = check.__name__.replace("_", " ")
             yield Finding(name, Status.PROBLEM, text, "Please report this as a bug.")

@@ -68,7 +68,7 @@ def _loss_after_a_step(backend: str) -> float:
 
 
 def processor() -> Iterator[Finding]:
-    """Say what processor it is, and which vectors it has."""
+    """Report the processor, and which vectors it has."""
     vectors = machine.vector_width()
     text = f"{machine.processor()}, {platform.machine()}; vectors: {vectors}"
     is_x86 = platform.machine().lower() in ("x86_64", "amd64")
@@ -129,7 +129,7 @@ def memory() -> Iterator[Finding]:
 
 
 def gpu() -> Iterator[Finding]:
-    """Say whether a GPU can be used, and why not."""
+    """Report whether a GPU can be used, and why not."""
     from ganglion.compiler.cuda import driver
 
     devices, reason = machine.gpu(), driver.unavailable_reason()

@@ -67,19 +67,19 @@ def requirements() -> Iterator[Finding]:
     """Check everything that Ganglion cannot do without."""
     for requirement in machine.needs(DISTRIBUTION, ""):
         name, wanted = parsed(requirement)
-        found = _version(name)
+        version = _version(name)
         command = f'pip install "{name}{wanted}"'
-        if found is None:
+        if version is None:
             yield Finding(name, Status.PROBLEM, "is not installed", command)
-        elif not fits(found, wanted):
-            text = f"{found} does not fit: Ganglion needs {wanted}"
+        elif not fits(version, wanted):
+            text = f"{version} does not fit: Ganglion needs {wanted}"
             yield Finding(name, Status.PROBLEM, text, command)
         else:
-            yield Finding(name, Status.OK, found)
+            yield Finding(name, Status.OK, version)
 
 
 def extras() -> Iterator[Finding]:
-    """Say which extras are installed, and what the others would bring."""
+    """Report which extras are installed, and what the others would bring."""
     for extra in machine.extras(DISTRIBUTION):
         if extra in FOR_DEVELOPERS:
             continue
@@ -93,34 +93,34 @@ def extras() -> Iterator[Finding]:
 def _extra(extra: str, needed: Iterable[tuple[str, str]]) -> Finding:
     command = f'pip install "{DISTRIBUTION}[{extra}]"'
     versions = {name: _version(name) for name, _ in needed}
-    told = ", ".join(f"{name} {found}" for name, found in versions.items() if found)
-    if not told:
+    texts = [f"{name} {version}" for name, version in versions.items() if version]
+    if not texts:
         purpose = OPTIONAL.get(extra, "")
         text = "not installed" + (f"; for {purpose}" if purpose else "")
         return Finding(extra, Status.OK, text, command)
     wrong = [
-        f"{name} {found or 'is not installed'} ({wanted or 'any'} is needed)"
+        f"{name} {version or 'is not installed'} ({wanted or 'any'} is needed)"
         for name, wanted in needed
-        if (found := versions[name]) is None or not fits(found, wanted)
+        if (version := versions[name]) is None or not fits(version, wanted)
     ]
     if wrong:
         return Finding(extra, Status.WARNING, ", ".join(wrong), command)
-    return Finding(extra, Status.OK, told)
+    return Finding(extra, Status.OK, ", ".join(texts))
 
 
 def _rivals(needed: Iterable[tuple[str, str]]) -> Iterator[Finding]:
     """Check each rival of the race; any build of TensorFlow will do."""
     missing = []
     for name, wanted in needed:
-        found = _version(name) or _version(name.removesuffix("-cpu"))
-        if found is None:
+        version = _version(name) or _version(name.removesuffix("-cpu"))
+        if version is None:
             missing.append(name)
-        elif not fits(found, wanted):
-            text = f"{found} was not raced with: published tables have {wanted}"
+        elif not fits(version, wanted):
+            text = f"{version} was not raced with: published tables have {wanted}"
             command = f'pip install "{name}{wanted}"'
             yield Finding(name, Status.WARNING, text, command)
         else:
-            yield Finding(name, Status.OK, found)
+            yield Finding(name, Status.OK, version)
     if missing:
         text = f"not installed, to race with: {', '.join(missing)}"
         command = f'pip install "{DISTRIBUTION}[{RIVALS}]"'
@@ -137,8 +137,8 @@ def parsed(requirement: str) -> tuple[str, str]:
     ('ray', '>=2.40')
     """
     bare = requirement.partition(";")[0].strip()
-    found = re.match(r"([\w.-]+)\s*(?:\[[^]]*\])?\s*(.*)", bare)
-    return (found[1], found[2].replace(" ", "")) if found else (bare, "")
+    match = re.match(r"([\w.-]+)\s*(?:\[[^]]*\])?\s*(.*)", bare)
+    return (match[1], match[2].replace(" ", "")) if match else (bare, "")
 
 
 def fits(version: str, wanted: str) -> bool:
@@ -153,10 +153,10 @@ def fits(version: str, wanted: str) -> bool:
 
 
 def _keeps(version: str, condition: str) -> bool:
-    found = re.fullmatch(r"(==|!=|>=|<=|<|>|~=)([\w.*+!]+)", condition)
-    if found is None:
+    match = re.fullmatch(r"(==|!=|>=|<=|<|>|~=)([\w.*+!]+)", condition)
+    if match is None:
         return True  # a condition of a kind that we never write
-    sign, text = found.groups()
+    sign, text = match.groups()
     if text.endswith(".*"):
         least = _numbers(text[:-2])
         return (_numbers(version)[: len(least)] == least) is (sign == "==")

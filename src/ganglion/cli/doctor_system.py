@@ -28,7 +28,7 @@ def environment() -> Iterator[Finding]:
     ]
     for name in sorted(set(names) - set(known)):
         mend = config.closest(name, config.ENVIRONMENT)
-        text = f"{name} is no variable of Ganglion, and does nothing"
+        text = f"{name} is not a variable of Ganglion, and does nothing"
         yield Finding("environment", Status.WARNING, text, mend)
     refused = list(filter(None, map(_refusal, _READERS)))
     for text in refused:
@@ -36,8 +36,8 @@ def environment() -> Iterator[Finding]:
         yield Finding("environment", Status.PROBLEM, text, mend)
     if not refused:
         chosen = [f"{name}={os.environ[name]}" for name in sorted(known)]
-        told = ", ".join(chosen) or "no variable GANGLION_* is set"
-        yield Finding("environment", Status.OK, told)
+        text = ", ".join(chosen) or "no variable GANGLION_* is set"
+        yield Finding("environment", Status.OK, text)
 
 
 def _processor_variable() -> Any:
@@ -110,13 +110,13 @@ def clock() -> Iterator[Finding]:
 
 
 def data() -> Iterator[Finding]:
-    """Say which data sets are here."""
+    """Report which data sets are here."""
     from ganglion import datasets
 
     here = {known.name: known.size for known in datasets.info() if known.size}
-    told = ", ".join(f"{name} ({size(count)})" for name, count in here.items())
+    text = ", ".join(f"{name} ({size(count)})" for name, count in here.items())
     mend = "" if "mnist" in here else "ganglion data fetch mnist"
-    yield Finding("data sets", Status.OK, told or "none are here yet", mend)
+    yield Finding("data sets", Status.OK, text or "none are here yet", mend)
 
 
 def _not_writable(folder: Path) -> str:

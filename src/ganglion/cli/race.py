@@ -267,7 +267,7 @@ def _race_pretrained(
 
 
 def _run_pretrained(data: Any, folder: Path, race: Any) -> None:
-    """Do what is missing of a race on a pretrained start."""
+    """Run what is missing of a race from a pretrained start."""
     from ganglion.race import pretrained
 
     try:

@@ -36,8 +36,8 @@ def command(
         name = parameter.name or ""
         if name in last or name in without or not set_by_user(context, name):
             continue
-        told = list(_words(parameter, context.params[name]))
-        (words if _is_option(parameter) else arguments).extend(told)
+        texts = list(_words(parameter, context.params[name]))
+        (words if _is_option(parameter) else arguments).extend(texts)
     known = {parameter.name: parameter for parameter in context.command.params}
     for name, value in last.items():
         words += _words(known[name], value)

@@ -65,7 +65,7 @@ def sweep(
         typer.Option(help="Folder for results.json and report.html."),
     ] = None,
 ) -> None:
-    """Train a model for every setting and seed, all at once, and tell the spread."""
+    """Train a model for every setting and seed, all at once, and report the spread."""
     from ganglion.many import sweep as sweeping
     from ganglion.many import sweep_report
 

@@ -94,7 +94,7 @@ def train_folder(chosen: Choices, callbacks: list[Any]) -> bool:
         model = training.new_model(data, chosen.augment)
     elif (known := model.notes.get("class_names")) != list(data.classes):
         raise ValueError(
-            f"{chosen.resume} tells other classes apart than {data.folder} has: "
+            f"{chosen.resume} was trained on other classes than {data.folder} has: "
             f"{', '.join(map(terminal.printable, known or ['unnamed ones']))}."
         )
     training.remember(model, data, test=chosen.test, validation=chosen.validation)
@@ -234,10 +234,10 @@ def train_pretrained(chosen: Choices, fine_tune: int, callbacks: list[Any]) -> b
     if chosen.resume is not None:
         raise typer.BadParameter(
             "--pretrained starts anew, which takes seconds: its features are kept. "
-            "Leave --resume away."
+            "Leave --resume out."
         )
     if chosen.color not in (None, "rgb"):
-        raise typer.BadParameter("--pretrained sees colours: leave --color away.")
+        raise typer.BadParameter("--pretrained sees colours: leave --color out.")
     from ganglion.applications import transfer
     from ganglion.applications.efficientnet_lite import SIZE
     from ganglion.images import training

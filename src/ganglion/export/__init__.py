@@ -46,21 +46,21 @@ def export_model(
     """
     path = local_path(filepath)
     row = formats.find(format, path)
-    given = {name: value for name, value in options.items() if value is not None}
-    _check_options(row, given)
+    chosen = {name: value for name, value in options.items() if value is not None}
+    _check_options(row, chosen)
     _check_place(path)
     if not model.built:
         raise ValueError(
             f'The model "{model.name}" has no weights yet: call it on data, or start '
             "it with an Input, before it is exported."
         )
-    artifact = row.writer()(model, path, **given)
+    artifact = row.writer()(model, path, **chosen)
     _write(artifact.files)
     return Exported(row.name, tuple(artifact.files), artifact.notes)
 
 
-def _check_options(row: formats.Format, given: Mapping[str, Any]) -> None:
-    unknown = [name for name in given if name not in row.options]
+def _check_options(row: formats.Format, chosen: Mapping[str, Any]) -> None:
+    unknown = [name for name in chosen if name not in row.options]
     if unknown:
         known = ", ".join(row.options) or "none"
         raise ValueError(

@@ -139,8 +139,8 @@ def _by_suffix(path: Path) -> Format:
         return max(fitting, key=lambda pair: pair[0])[1]
     known = [f"{suffix} ({row.name})" for row in FORMATS for suffix in row.suffixes]
     raise ValueError(
-        f"{path}: the suffix does not say a format (Keras' default, a SavedModel, is "
-        f"not written here). Choose one of {_listed(known)}, or say `format=`."
+        f"{path}: the suffix does not name a format (Keras' default, a SavedModel, is "
+        f"not written here). Choose one of {_listed(known)}, or pass `format=`."
     )
 
 

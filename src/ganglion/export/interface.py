@@ -16,7 +16,7 @@ def identifier(path: Path, name: str | None) -> str:
     """Return the prefix of all names: what was asked for, or from the file's name."""
     if name is not None:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise ValueError(f"name={name!r} is no name in C: use letters, digits, _.")
+            raise ValueError(f"name={name!r} is not a C name: use letters, digits, _.")
         return name
     word = re.sub(r"\W", "_", path.name.partition(".")[0], flags=re.ASCII)
     return f"model_{word}" if not word or word[0].isdigit() else word

@@ -188,7 +188,7 @@ def skip_zeros_of_relu(kernels: Sequence[Kernel]) -> list[Kernel]:
 
     Such a product waits for its weights: a row of them that is not needed is not read.
     """
-    made = {
+    rectified = {
         root
         for kernel in kernels
         if isinstance(kernel, Loop) and _has_relu(kernel)
@@ -196,7 +196,7 @@ def skip_zeros_of_relu(kernels: Sequence[Kernel]) -> list[Kernel]:
     }
     result: list[Kernel] = []
     for number, kernel in enumerate(kernels):
-        if isinstance(kernel, Contract) and _waits_for_weights(kernel, made):
+        if isinstance(kernel, Contract) and _waits_for_weights(kernel, rectified):
             finder = nonzero_lists(kernel, len(kernels) + number)  # a new name
             result += [finder, replace(kernel, nonzeros=finder.nonzeros)]
         else:
@@ -213,11 +213,11 @@ def _has_relu(kernel: Loop) -> bool:
     )
 
 
-def _waits_for_weights(kernel: Contract, made: set[Buffer]) -> bool:
+def _waits_for_weights(kernel: Contract, rectified: set[Buffer]) -> bool:
     one_row = math.prod(axis.size for axis in (*kernel.batch, *kernel.rows)) == 1
     return (
         one_row
-        and kernel.left.buffer.root in made
+        and kernel.left.buffer.root in rectified
         and kernel.nonzeros is None
         and kernel.packed is None
         and len(kernel.inner) == len(kernel.rows) == 1

@@ -88,19 +88,24 @@ def write(
     machine, prefix = machine_of(target), identifier(path, name)
     calibration = calibration_if(int8, model, sample, input_signature)
     in_file = weights == "file"
-    made = compiled(model, prefix, machine, input_signature, in_file, calibration)
-    files = {path: made.code, path.with_suffix(".h"): made.interface.header().encode()}
-    if made.weights is not None:
-        files[path.with_suffix(".weights")] = made.weights
-    return Artifact(files, notes_of(made, calibration))
+    binary = compiled(model, prefix, machine, input_signature, in_file, calibration)
+    files = {
+        path: binary.code,
+        path.with_suffix(".h"): binary.interface.header().encode(),
+    }
+    if binary.weights is not None:
+        files[path.with_suffix(".weights")] = binary.weights
+    return Artifact(files, notes_of(binary, calibration))
 
 
-def notes_of(made: Compiled, calibration: Calibration | None = None) -> tuple[str, ...]:
+def notes_of(
+    binary: Compiled, calibration: Calibration | None = None
+) -> tuple[str, ...]:
     """Return what to know about machine code."""
-    machine = made.machine
+    machine = binary.machine
     notes = [] if calibration is None else [calibration.told]
     notes += [f"Compiled for {machine.name}: {machine.triple}, {machine.cpu}."]
-    if made.calls:
-        names = ", ".join(made.calls)
+    if binary.calls:
+        names = ", ".join(binary.calls)
         notes.append(f"It calls {names} of the C library: link with -lm.")
     return tuple(notes)

@@ -46,20 +46,20 @@ def write(
     machine = machine_of(target)
     calibration = calibration_if(int8, model, sample, input_signature)
     prefix = identifier(path, name)
-    made = compiled(model, prefix, machine, input_signature, calibration=calibration)
-    notes = notes_of(made, calibration)
+    binary = compiled(model, prefix, machine, input_signature, calibration=calibration)
+    notes = notes_of(binary, calibration)
     # Python would take digits.so for a module of its own, before digits.py.
     library = path.with_name(f"lib{path.stem}.so")
-    files = {path: stub(made.interface, library.name).encode()}
+    files = {path: stub(binary.interface, library.name).encode()}
     linker = next(filter(None, map(shutil.which, _LINKERS)), None)
     if linker is not None and is_this_system(machine):
-        files[library] = linked(linker, made)
+        files[library] = linked(linker, binary)
         return Artifact(files, notes)
     code = path.with_suffix(".o")
-    command = " ".join(_command("cc", code.name, library.name, made.calls))
+    command = " ".join(_command("cc", code.name, library.name, binary.calls))
     why = "No linker is here" if linker is None else f"{machine.name} is another system"
     note = f"{why}: link it with `{command}`."
-    return Artifact(files | {code: made.code}, (*notes, note))
+    return Artifact(files | {code: binary.code}, (*notes, note))
 
 
 def _command(linker: str, code: str, library: str, calls: list[str]) -> list[str]:
@@ -68,12 +68,12 @@ def _command(linker: str, code: str, library: str, calls: list[str]) -> list[str
     return [linker, "-shared", *alone, "-o", library, code, *maths]
 
 
-def linked(linker: str, made: Compiled) -> bytes:
+def linked(linker: str, binary: Compiled) -> bytes:
     """Return an object file as a shared library."""
     with tempfile.TemporaryDirectory() as folder:
         code, library = Path(folder, "model.o"), Path(folder, "model.so")
-        code.write_bytes(made.code)
-        command = _command(linker, str(code), str(library), made.calls)
+        code.write_bytes(binary.code)
+        command = _command(linker, str(code), str(library), binary.calls)
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)} failed: {done.stderr.strip()}")

@@ -61,7 +61,7 @@ def _read(path: Path, inference: Inference) -> Sample:
     try:
         loaded = np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise ValueError(f"{path} is no .npy or .npz file of numbers.") from error
+        raise ValueError(f"{path} is not a .npy or .npz file of numbers.") from error
     if isinstance(loaded, np.ndarray):
         return _checked([loaded], None, inference)
     with loaded:
@@ -235,8 +235,8 @@ def _in_int8(node: Node, low: float, high: float) -> Value:
     axes = tuple(range(len(weights.shape) - 1))
     steps = np.abs(weights.array).max(axis=axes) / LARGEST
     steps = np.where(steps > 0, steps, 1).astype(np.float32)
-    whole = Constant(np.rint(weights.array / steps).astype(np.float32))
-    product = rebuild(node, (_on_grid(x, step, least, most), whole))
+    integers = Constant(np.rint(weights.array / steps).astype(np.float32))
+    product = rebuild(node, (_on_grid(x, step, least, most), integers))
     scale = Constant((steps * np.float32(step)).astype(np.float32))
     return pointwise.multiply(product, broadcast(scale, shape=node.shape))
 
@@ -254,7 +254,7 @@ def _on_grid(x: Value, step: float, least: int, most: int) -> Value:
 def _comparison(
     before: np.ndarray, after: np.ndarray, labels: np.ndarray | None
 ) -> str:
-    """Say what rounding changes, by the labels if there are any."""
+    """Describe what rounding changes, by the labels if there are any."""
     rows = len(before)
     is_chosen = before.ndim == 2 and before.shape[1] > 1
     largest = float(np.abs(before - after).max())

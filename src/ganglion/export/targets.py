@@ -108,20 +108,20 @@ def object_code(text: str, machine: Machine) -> bytes:
 
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    made = _target_machine(llvm, machine)
+    target = _target_machine(llvm, machine)
     with (
         llvm.create_context() as context,
         llvm.parse_assembly(text, context) as module,
     ):
         module.triple = machine.triple
-        module.data_layout = str(made.target_data)
+        module.data_layout = str(target.target_data)
         module.verify()
         options = llvm.create_pipeline_tuning_options(speed_level=2)
         passes = llvm.create_new_module_pass_manager()
         passes.add_instruction_combine_pass()
         passes.add_simplify_cfg_pass()
-        passes.run(module, llvm.create_pass_builder(made, options))
-        return bytes(made.emit_object(module))
+        passes.run(module, llvm.create_pass_builder(target, options))
+        return bytes(target.emit_object(module))
 
 
 def _target_machine(llvm: Any, machine: Machine) -> Any:

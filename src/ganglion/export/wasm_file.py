@@ -93,7 +93,7 @@ class _Reader:
 
 def _sections(code: bytes) -> Iterator[tuple[int, bytes]]:
     if not code.startswith(_MAGIC):
-        raise ValueError("This is no object file of WebAssembly.")
+        raise ValueError("This is not a WebAssembly object file.")
     reader = _Reader(code, len(_MAGIC))
     while reader.at < len(code):
         number = reader.byte()
@@ -109,7 +109,7 @@ class _Import:
 
 def _imports(section: bytes) -> list[_Import]:
     reader = _Reader(section)
-    found = []
+    imports = []
     for _ in range(reader.number()):
         start = reader.at
         reader.name()
@@ -124,8 +124,8 @@ def _imports(section: bytes) -> list[_Import]:
             has_most = reader.number() & 1
             for _ in range(1 + has_most):
                 reader.number()
-        found.append(_Import(field, kind, section[start : reader.at]))
-    return found
+        imports.append(_Import(field, kind, section[start : reader.at]))
+    return imports
 
 
 def _functions_by_name(linking: bytes) -> dict[str, int]:

@@ -329,9 +329,9 @@ class Classifier:
         """Return what a model is to images; by its shapes if it has no notes of it."""
         shape, out = model.input_shape, model.output_shape
         if not _is_shape(shape) or len(shape) not in (3, 4) or None in shape[1:3]:
-            raise ImagesError(f"{name} takes {shape}, which is no image.")
+            raise ImagesError(f"{name} takes {shape}, which is not an image.")
         if not _is_shape(out) or len(out) != 2:
-            raise ImagesError(f"{name} gives {out}, which is no class.")
+            raise ImagesError(f"{name} gives {out}, which is not a class.")
         count = 2 if out[-1] == 1 else int(out[-1])
         classes = _names(model.notes.get("class_names"), count, name)
         channels = shape[3] if len(shape) == 4 else 1
@@ -415,7 +415,7 @@ def _names(noted: Any, count: int, name: str) -> tuple[str, ...]:
     if noted is None:
         return tuple(str(number) for number in range(count))
     if not isinstance(noted, list) or not all(isinstance(text, str) for text in noted):
-        raise ImagesError(f"{name} notes class names that are no list of names.")
+        raise ImagesError(f"{name} notes class names that are not a list of names.")
     if len(noted) != count:
         raise ImagesError(f"{name} notes {len(noted)} class names for {count} classes.")
     return tuple(noted)

@@ -128,7 +128,7 @@ def refuse(layer: Layer, name: str, value: Any) -> None:
 
 
 class NotAnIntegerError(TypeError, ValueError):
-    """A value that is no whole number: Keras raises the one or the other."""
+    """A value that is not a whole number: Keras raises the one or the other."""
 
 
 def positive(value: Any, name: str) -> int:

@@ -291,8 +291,8 @@ def _bias_shape(
     missing = [letter for letter in bias_axes if letter not in sizes]
     if missing:
         raise ValueError(
-            f"`bias_axes` {bias_axes!r} names {missing[0]!r}, which is no axis of the "
-            f"outputs of {equation!r}."
+            f"`bias_axes` {bias_axes!r} names {missing[0]!r}, which is not an axis of "
+            f"the outputs of {equation!r}."
         )
     letters = "".join(sizes)
     tail = letters[min(map(letters.index, bias_axes)) :]

@@ -109,7 +109,7 @@ def check_inputs(specs: Any, inputs: Any, name: str, created: origin.Origin) -> 
             continue
         if not hasattr(value, "shape"):
             raise ValueError(
-                f'Input {number} of layer "{name}" is no array or tensor but '
+                f'Input {number} of layer "{name}" is not an array or tensor but '
                 f"{value!r:.80}{_where(created)}."
             )
         _check(spec, value, f'Input {number} of layer "{name}"', created)

@@ -71,7 +71,7 @@ class GridSearchCV(model_selection.GridSearchCV):  # type: ignore[misc]
 
 
 def cross_validate(estimator: Any, X: Any, y: Any = None, **arguments: Any) -> Any:  # noqa: N803
-    """Do as scikit-learn's `cross_validate`, with all folds trained at once."""
+    """Do what scikit-learn's `cross_validate` does, with all folds trained at once."""
     with at_once(arguments.pop("n_jobs", None)):
         return model_selection.cross_validate(estimator, X, y, **arguments)
 
@@ -141,8 +141,8 @@ class _GanglionEstimator(_Estimator):
         """Return the arguments; with `deep`, those of the builder as `build__name`."""
         params: dict[str, Any] = super().get_params(deep=False)
         if deep:
-            given = self.build_kwargs
-            inner = given if isinstance(given, Mapping) else {}
+            arguments = self.build_kwargs
+            inner = arguments if isinstance(arguments, Mapping) else {}
             params |= {f"build__{name}": value for name, value in inner.items()}
         return params
 
@@ -281,8 +281,9 @@ class _KerasEstimator(_Estimator):
         return tags
 
     def __sklearn_clone__(self) -> Any:
-        given = {name: getattr(self, name) for name in ("model_kwargs", "fit_kwargs")}
-        return type(self)(self.model, self.warm_start, **given)
+        return type(self)(
+            self.model, self.warm_start, self.model_kwargs, self.fit_kwargs
+        )
 
     def fit(self, X: Any, y: Any, **kwargs: Any) -> Any:  # noqa: N803
         """Train the model, or a clone of it."""

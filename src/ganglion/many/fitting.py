@@ -186,7 +186,7 @@ def _checked_models(models: Any) -> list[Any]:
         _check_model(model, f"Model {index} of the list")
         if any(model is other for other in models[:index]):
             raise ValueError(
-                f"Model {index} of the list is there twice: train a copy, "
+                f"Model {index} of the list appears twice: train a copy, "
                 "models.clone_model(model)."
             )
     return list(models)

@@ -94,8 +94,8 @@ class Group:
     ) -> bool:
         """Train all models to their ends; return False if they must be alone.
 
-        `count` is told how many models have finished an epoch, and `warn_of` returns
-        who takes the warnings of a model.
+        `count` is called with the number of models that have finished an epoch, and
+        `warn_of` returns who takes the warnings of a model.
         """
         self._interrupt, self._warn_of = interrupt, warn_of
         loop = self._lead.loop
@@ -172,7 +172,7 @@ class Group:
         self._rows.upload()
 
     def _close(self, which: int) -> None:
-        """Give a model its variables, which the host has now."""
+        """Copy its variables back into a model, from the host."""
         variables = self._members[which].structure.variables
         for number, position in enumerate(self._positions):
             if position is not None:
@@ -257,7 +257,7 @@ class Group:
         return {name: [logs[name] for logs in every] for name in every[0]}
 
     def _end(self, which: int, epoch: int, history: dict[str, list[float]]) -> None:
-        """Tell a model and its callbacks how its training went."""
+        """Let a model and its callbacks know how its training went."""
         loop = self._members[which].loop
         model, callbacks = loop.model, loop.callbacks
         model.stop_training = False

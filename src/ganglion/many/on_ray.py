@@ -80,7 +80,7 @@ class RayFitting(Fitting):
         return True
 
     def _submitted(self, ray: Any, plans: list[ModelPlan]) -> dict[Any, Any]:
-        """Hand out tasks; return the models of each."""
+        """Distribute tasks; return the models of each."""
         cores = int(ray.cluster_resources().get("CPU", 0))
         if not cores:
             raise RuntimeError(

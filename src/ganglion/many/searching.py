@@ -295,8 +295,8 @@ def _chooser(
         ) from None
     if sampler == "optuna":
         sampler = optuna.samplers.TPESampler(seed=seed)
-    made = optuna.create_study(sampler=sampler, load_if_exists=True, **study)
-    return _OptunaChooser(made, trials or 20)
+    new_study = optuna.create_study(sampler=sampler, load_if_exists=True, **study)
+    return _OptunaChooser(new_study, trials or 20)
 
 
 def _grid_trials(space: Mapping[str, Any] | None, trials: int | None) -> list[Any]:
@@ -342,7 +342,7 @@ class SearchResult:
         """The trial with the best value at its end."""
         ended = [t for t in self.trials if t["state"] == "complete"]
         if not ended:
-            raise ValueError("No trial came to its end with a number.")
+            raise ValueError("No trial finished with a number.")
         choose = max if self.larger_is_better else min
         return choose(ended, key=lambda trial: trial["value"])
 
@@ -461,10 +461,10 @@ def _run_batch(
         return build(**_chosen(space, own))
 
     pruners = [_Pruner(chooser, trial, result.monitor) for trial in asked]
-    given = arguments.get("callbacks")
+    asked_for = arguments.get("callbacks")
 
     def callbacks(index: int) -> list[Any]:
-        chosen = given(index) if callable(given) else copy.deepcopy(given)
+        chosen = asked_for(index) if callable(asked_for) else copy.deepcopy(asked_for)
         chosen = list(chosen) if isinstance(chosen, (list, tuple)) else [chosen]
         return [*(c for c in chosen if c is not None), pruners[index]]
 

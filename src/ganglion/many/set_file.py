@@ -126,7 +126,7 @@ def _listed(values: list[Any]) -> list[Any]:
 def _records(content: bytes) -> list[dict[str, Any]]:
     data = budget.parsed_json(content)
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise ValueError("it is no set of models that this version can read.")
+        raise ValueError("it is not a set of models that this version can read.")
     records = data["members"]
     if not isinstance(records, list) or not all(isinstance(r, dict) for r in records):
         raise ValueError("its list of models is damaged.")
@@ -283,8 +283,8 @@ class SavedAsItGoes:
             with zipfile.ZipFile(file, "w") as target:
                 plan = json.loads(files.read_file(self._folder / INDEX))
                 records = [_record(member) for member in models]
-                whole = {"format": FORMAT, "members": records, "plan": plan}
-                target.writestr(INDEX, json.dumps(whole, indent=1))
+                index = {"format": FORMAT, "members": records, "plan": plan}
+                target.writestr(INDEX, json.dumps(index, indent=1))
                 for number in range(len(models)):
                     part = self._folder / _part_name(number, "keras")
                     target.writestr(_member_name(number), files.read_file(part))

@@ -78,8 +78,8 @@ def plans_for(
         for_builder, for_fit, own = _divided(index, setting, build, takes)
         seed = None
         if build is not None:
-            given = draw_seed() if seeds is None else seeds[index]
-            seed = _checked_seed(index, own.get("seed", given))
+            default = draw_seed() if seeds is None else seeds[index]
+            seed = _checked_seed(index, own.get("seed", default))
         if "seed" in takes and "seed" in setting:
             for_builder["seed"] = setting["seed"]
         _check_missing(index, for_builder, takes)
@@ -120,7 +120,7 @@ def _divided(
             known = [n for n, p in takes.items() if p.kind is not p.VAR_KEYWORD]
             who = "The builder" if build is not None else "`fit`"
             raise ValueError(
-                f"Setting {index} has {name!r}, which nobody takes. {who} does not "
+                f"Setting {index} has {name!r}, which nothing takes. {who} does not "
                 f"have such an argument. {closest(name, (*known, *OF_FIT, *OWN))}"
             )
     return for_builder, for_fit, own

@@ -2,7 +2,7 @@
 
 An experiment is a recipe, or a script with a function `build` and one `data`. Its
 models are one set; those that differ in seeds and folds alone are a group, of which
-the mean and the spread are told.
+the mean and the spread are reported.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def _ignore(message: str) -> None:
 
 @contextmanager
 def noted(text: str) -> Iterator[None]:
-    """Let errors of this block say which model they come from."""
+    """Make errors of this block name the model that they come from."""
     try:
         yield
     except Exception as error:

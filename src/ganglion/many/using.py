@@ -17,15 +17,15 @@ from ganglion.training.sharing import SharedSteps
 
 def models_of(models: Iterable[Any], verb: str) -> list[Any]:
     """Return the models of a set or of a list; refuse what is none."""
-    found = [m.model if isinstance(m, Member) else m for m in models]
-    if not found:
+    members = [m.model if isinstance(m, Member) else m for m in models]
+    if not members:
         raise ValueError(f"`{verb}`: there are no models.")
-    for index, model in enumerate(found):
+    for index, model in enumerate(members):
         if not isinstance(model, Model):
             raise TypeError(
                 f"`{verb}` takes models: number {index} is {type(model).__name__}."
             )
-    return found
+    return members
 
 
 def predict_many(
@@ -82,7 +82,7 @@ def evaluate_many(
 
 
 def _share_steps(models: list[Any]) -> None:
-    """Let models that share nothing yet use the steps of each other."""
+    """Let models that share nothing yet share their compiled steps."""
     steps = SharedSteps()
     for model in models:
         if model._step_cache.shared is None:

@@ -516,7 +516,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         return _singular_norm(value, ord, axes, keepdims)
     if len(axes) != 1 or not isinstance(ord, (int, float)):
         raise ValueError(
-            f"norm: ord={ord!r} over {len(axes)} axes is no norm; use None (the "
+            f"norm: ord={ord!r} over {len(axes)} axes is not a norm; use None (the "
             "Euclidean length), a number over one axis, or over two of them one of "
             "'fro', 'nuc', 1, -1, 2, -2, inf and -inf."
         )

@@ -53,7 +53,7 @@ def matmul(x1: Any, x2: Any) -> Any:
         a, b = astype(a, "int32"), astype(b, "int32")
     (a, b), dtype = factors(a, b)
     if a.ndim == 0 or b.ndim == 0:
-        raise ShapeError("matmul: a scalar is no matrix; use multiply")
+        raise ShapeError("matmul: a scalar is not a matrix; use multiply")
     row, column = a.ndim == 1, b.ndim == 1
     a = s.reshape(a, shape=(1, a.size)) if row else a
     b = s.reshape(b, shape=(b.size, 1)) if column else b

@@ -39,8 +39,8 @@ def get(identifier: Any) -> Any:
     if optimizer is None or isinstance(optimizer, Optimizer):
         return optimizer
     raise ValueError(
-        f"{identifier!r} is no optimizer: give a name such as 'adam', a configuration, "
-        "or an object such as SGD(learning_rate=0.1)."
+        f"{identifier!r} is not an optimizer: give a name such as 'adam', a "
+        "configuration, or an object such as SGD(learning_rate=0.1)."
     )
 
 

@@ -18,7 +18,7 @@ from ganglion.variables import Variable
 def _checked(optimizer: Any) -> Optimizer:
     """Return an optimizer that may be one of several; refuse what wraps others."""
     if not isinstance(optimizer, Optimizer):
-        raise ValueError(f"{optimizer!r} is no Optimizer.")
+        raise ValueError(f"{optimizer!r} is not an Optimizer.")
     name = type(optimizer).__name__
     if isinstance(optimizer, MultiOptimizer) or name == "LossScaleOptimizer":
         raise ValueError(

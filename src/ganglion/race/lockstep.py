@@ -194,8 +194,8 @@ def judge_exactly(
 ) -> ExactSteps | None:
     """Refuse engines that differ from most in float64; return the steps, if any.
 
-    The steps in float64 tell that all train the same. That the code that will race does
-    so tells the loss after one update, which rounding does not move yet.
+    The steps in float64 show that all train the same. That the code that will race does
+    so is shown by the loss after one update, which rounding does not move yet.
 
     An engine that could not take these steps races: nothing is known against it, and
     the results say so.

@@ -87,7 +87,7 @@ def new_race(
 
 
 def run(images: Any, folder: Path, race: Race, say: Say = print) -> Race:
-    """Do the runs that a race lacks; results are saved in the folder after each."""
+    """Run what a race still lacks; results are saved in the folder after each."""
     have = {(run.engine, run.number) for run in race.finished}
     missing = {skip.engine for skip in race.skipped}
     present = [name for name in race.engines if name not in missing]

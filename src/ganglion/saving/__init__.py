@@ -327,7 +327,7 @@ def load_checkpoint(path: Any, model: Any) -> int:
         _prepare_optimizer(model)
         if weights.OWN_GROUP not in file:
             raise ValueError(
-                "it is no checkpoint of Ganglion, only weights: use "
+                "it is not a checkpoint of Ganglion, only weights: use "
                 "`model.load_weights`."
             )
         weights.read(model, file)

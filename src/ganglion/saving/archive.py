@@ -212,7 +212,7 @@ def _parsed_json(text: Any, name: str) -> Any:
     except budget.BudgetError:
         raise
     except ValueError as error:
-        raise ValueError(f"its {name} is no valid JSON ({error}).") from error
+        raise ValueError(f"its {name} is not valid JSON ({error}).") from error
 
 
 def read_weights(source: Any) -> bytes:
@@ -251,7 +251,7 @@ def opened(source: Any, what: str = "`.keras` archive") -> Iterator[zipfile.ZipF
             yield archive
     except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
         raise ValueError(
-            f"it is no {what}, or damaged or cut short ({error})."
+            f"it is not a {what}, or is damaged or cut short ({error})."
         ) from error
     except (zipfile.LargeZipFile, RuntimeError) as error:
         raise ValueError(f"its archive cannot be read ({error}).") from error

@@ -99,7 +99,7 @@ class KerasFileEditor:
     def rename_object(self, object_name: str, new_name: str) -> None:
         """Give an object (a layer) another name."""
         if "/" in new_name:
-            raise ValueError(f"A new name is no path, got {new_name!r}.")
+            raise ValueError(f"A new name is not a path, got {new_name!r}.")
         holder, name = self._find(object_name)
         holder[new_name] = holder.pop(name)
 
@@ -216,7 +216,7 @@ def _flat(weights: Weights, path: str = "") -> Iterator[tuple[str, Any]]:
 def _missing(
     holder: Weights, other: Weights, here: str, there: str, path: str = ""
 ) -> list[str]:
-    """Name what a structure has and another has not; a missing object counts once."""
+    """Name what a structure has and another does not; a missing object counts once."""
     problems: list[str] = []
     for name, value in holder.items():
         inner = f"{path}/{name}"

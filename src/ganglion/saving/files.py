@@ -32,7 +32,7 @@ def local_path(filepath: Any) -> Path:
     if isinstance(text, bytes):
         text = os.fsdecode(text)
     if "://" in text:
-        raise ValueError(f"{text!r} is no local path: save and load on this machine.")
+        raise ValueError(f"{text!r} is not a local path: save and load locally.")
     return Path(text).expanduser()
 
 

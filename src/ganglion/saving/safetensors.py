@@ -67,7 +67,8 @@ def write(file: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
     for name, array in arrays.items():
         dtype = array.dtype.newbyteorder("<")
         if dtype not in _NAMES or name == _METADATA:
-            raise ValueError(f"{name!r} holds {dtype}, which safetensors has not.")
+            reason = f"{name!r} holds {dtype}, which safetensors does not have."
+            raise ValueError(reason)
         start, end = end, end + array.nbytes
         header[name] = {
             "dtype": _NAMES[dtype],
@@ -113,13 +114,13 @@ def read(path: Path) -> Tensors:
 
 def _header(data: bytes) -> tuple[dict[str, Any], int]:
     if len(data) < _LENGTH.size:
-        raise ValueError(f"it has {len(data)} bytes: it is no safetensors file.")
+        raise ValueError(f"it has {len(data)} bytes: it is not a safetensors file.")
     (length,) = _LENGTH.unpack_from(data)
     end = _LENGTH.size + length
     if length > _MOST_HEADER or end > len(data):
         raise ValueError(
             f"its header would have {length:,} bytes, in a file of {len(data):,}: it "
-            "is no safetensors file, or is cut short."
+            "is not a safetensors file, or is cut short."
         )
     text = data[_LENGTH.size : end]
     if text[:1] != b"{":
@@ -159,9 +160,9 @@ def _entry(
         entry["data_offsets"],
     )
     if not _are_sizes(shape) or len(shape) > _MOST_AXES:
-        raise ValueError(f"{shown} has no shape that can be: {shape!s:.80}.")
+        raise ValueError(f"{shown} has an impossible shape: {shape!s:.80}.")
     if not _are_sizes(offsets) or len(offsets) != 2:
-        raise ValueError(f"{shown} has no place that can be: {offsets!s:.80}.")
+        raise ValueError(f"{shown} has an impossible location: {offsets!s:.80}.")
     first, last = offsets
     if not first <= last <= size:
         raise ValueError(

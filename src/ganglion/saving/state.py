@@ -108,7 +108,7 @@ def _read_fit(state: Any, group: Any) -> None:
         return
     callbacks, logs = data["callbacks"], data["epoch_logs"]
     if not isinstance(callbacks, dict) or not isinstance(logs, (dict, type(None))):
-        raise ValueError("its states of callbacks are no dictionary.")
+        raise ValueError("its states of callbacks are not a dictionary.")
     state.saved_callbacks, state.epoch_logs = callbacks, logs
 
 
@@ -158,11 +158,11 @@ def get_plain(group: Any) -> Any:
     """Read what `put_plain` wrote."""
     text = h5.array(group[_TEXT])
     if text.dtype != np.uint8 or text.ndim != 1:
-        raise ValueError(f"{group.name!r} holds no text.")
+        raise ValueError(f"{group.name!r} does not hold text.")
     try:
         data = budget.parsed_json(text.tobytes().decode())
     except ValueError as error:
-        raise ValueError(f"{group.name!r} holds no valid JSON ({error}).") from error
+        raise ValueError(f"{group.name!r} is not valid JSON ({error}).") from error
     try:
         return _decoded(data, group[_ARRAYS])
     except RecursionError:

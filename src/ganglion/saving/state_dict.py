@@ -81,7 +81,7 @@ def load_state_dict(
         skip_mismatch: Whether to load what fits by its name, and to warn of the rest.
         is_ordered: Whether the order is that of the model the weights come from.
     """
-    given = {
+    arrays = {
         name: _as_array(value)
         for name, value in state.items()
         if name.rpartition(".")[2] != _COUNTER
@@ -91,12 +91,12 @@ def load_state_dict(
         name: t.shape for module in modules for name, t in module.tensors().items()
     }
     if skip_mismatch:
-        fitting = _fitting(given, wanted)
-    elif given.keys() == wanted.keys():
-        _check_shapes(given, wanted)
-        fitting = given
+        fitting = _fitting(arrays, wanted)
+    elif arrays.keys() == wanted.keys():
+        _check_shapes(arrays, wanted)
+        fitting = arrays
     else:
-        fitting = _by_order(given, wanted, is_ordered)
+        fitting = _by_order(arrays, wanted, is_ordered)
     new: dict[Variable, np.ndarray] = {}
     for module in modules:
         names = module.tensors().keys()
@@ -138,11 +138,11 @@ def _walk(
     if id(layer) in seen:
         return
     seen.add(id(layer))
-    whole = whole_variables(layer)
-    own = whole or _unique({}, layer._own_variables())
+    joined = whole_variables(layer)
+    own = joined or _unique({}, layer._own_variables())
     if own:
         yield _Module(name, own, layout_of(layer, own, image))
-    if whole is None:
+    if joined is None:
         flattened = _flattened(layer)
         for part, child in _children(layer):
             path = f"{name}.{part}" if name else part
@@ -200,7 +200,7 @@ def _flattened(model: Any) -> dict[int, Shape]:
         return {}
     images: dict[Any, Shape] = {}  # tensors that are images, channels last
     rows: dict[Any, Shape] = {}  # tensors that are flattened ones
-    found: dict[int, Shape] = {}
+    images_before: dict[int, Shape] = {}
     for call in network.calls:
         layer, inputs = call.operation, list(call.inputs)
         if not isinstance(layer, layers.Layer) or len(inputs) != 1:
@@ -209,7 +209,7 @@ def _flattened(model: Any) -> dict[int, Shape]:
         if not hasattr(outputs, "shape"):
             continue
         if source in rows:
-            found[id(layer)] = rows[source]
+            images_before[id(layer)] = rows[source]
             if outputs.shape == source.shape and not isinstance(layer, layers.Dense):
                 rows[outputs] = rows[source]
         elif isinstance(layer, layers.Flatten) and source in images:
@@ -220,7 +220,7 @@ def _flattened(model: Any) -> dict[int, Shape]:
             shape = outputs.shape[1:]
             if len(shape) > 1 and None not in shape:
                 images[outputs] = tuple(shape)
-    return found
+    return images_before
 
 
 def _makes_images(layer: Any) -> bool:
@@ -231,11 +231,11 @@ def _makes_images(layer: Any) -> bool:
 # ---- what belongs to what ------------------------------------------------------------
 
 
-def _check_shapes(given: Mapping[str, Any], wanted: Mapping[str, Shape]) -> None:
+def _check_shapes(arrays: Mapping[str, Any], wanted: Mapping[str, Shape]) -> None:
     wrong = [
-        f"{printable(name)} is {given[name].shape}, the model's {shape}"
+        f"{printable(name)} is {arrays[name].shape}, the model's {shape}"
         for name, shape in wanted.items()
-        if given[name].shape != shape
+        if arrays[name].shape != shape
     ]
     if wrong:
         raise _mismatch(f"in {len(wrong)} place(s): {_listed(wrong, '; ')}")
@@ -249,16 +249,16 @@ def _check_type(variable: Variable, array: np.ndarray) -> None:
 
 
 def _fitting(
-    given: Mapping[str, np.ndarray], wanted: Mapping[str, Shape]
+    arrays: Mapping[str, np.ndarray], wanted: Mapping[str, Shape]
 ) -> dict[str, np.ndarray]:
     fitting = {
         name: array
-        for name, array in given.items()
+        for name, array in arrays.items()
         if name in wanted and array.shape == wanted[name]
     }
-    count = len({*given, *wanted}) - len(fitting)
+    count = len({*arrays, *wanted}) - len(fitting)
     if count:
-        left = sorted(map(printable, {*given, *wanted} - fitting.keys()))
+        left = sorted(map(printable, {*arrays, *wanted} - fitting.keys()))
         warnings.warn(
             f"{count} mismatch(es) were skipped: {_listed(left)}.", stacklevel=6
         )
@@ -284,10 +284,10 @@ def _groups(names: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def _by_order(
-    given: Mapping[str, np.ndarray], wanted: Mapping[str, Shape], is_ordered: bool
+    arrays: Mapping[str, np.ndarray], wanted: Mapping[str, Shape], is_ordered: bool
 ) -> dict[str, np.ndarray]:
     """Return the arrays under the model's names: by kind, size and order."""
-    shapes = {name: array.shape for name, array in given.items()}
+    shapes = {name: array.shape for name, array in arrays.items()}
     theirs, ours = _by_kind(shapes), _by_kind(wanted)
     surplus = [
         group
@@ -304,7 +304,7 @@ def _by_order(
     if not is_ordered:
         theirs = {kind: _sorted(groups) for kind, groups in theirs.items()}
     return {
-        our_name: given[their_names[last]]
+        our_name: arrays[their_names[last]]
         for kind, groups in ours.items()
         for our_names, their_names in zip(groups, theirs[kind], strict=True)
         for last, our_name in our_names.items()
@@ -325,7 +325,7 @@ def _sorted(groups: list[dict[str, str]]) -> list[dict[str, str]]:
     if len({re.sub(r"\d+", "0", name) for name in firsts}) > 1:
         raise _mismatch(
             f"{_listed(list(map(printable, firsts)))} have the same shapes, and their "
-            "file tells no order. Rename the tensors as the model's are called "
+            "file has no order. Rename the tensors as the model's are called "
             "(ganglion.saving.state_dict shows how) and load them with "
             "ganglion.saving.load_state_dict"
         )
@@ -337,12 +337,12 @@ def _sorted(groups: list[dict[str, str]]) -> list[dict[str, str]]:
 def _difference(
     surplus: list[dict[str, str]],
     missing: list[dict[str, str]],
-    given: Mapping[str, Shape],
+    theirs: Mapping[str, Shape],
     wanted: Mapping[str, Shape],
 ) -> str:
     texts = []
     for groups, shapes, start in (
-        (surplus, given, "the model has no place for"),
+        (surplus, theirs, "the model has no place for"),
         (missing, wanted, "nothing fits the model's"),
     ):
         names = [name for group in groups for name in group.values()]

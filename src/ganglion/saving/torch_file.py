@@ -169,7 +169,7 @@ def _tensors(table: Any) -> dict[str, Tensor]:
         raise RefusedError("it does not hold a dictionary of tensors")
     for name, value in table.items():
         if not isinstance(value, Tensor):
-            raise RefusedError(f"its entry {name!r:.80} is no tensor")
+            raise RefusedError(f"its entry {name!r:.80} is not a tensor")
     return table
 
 
@@ -232,7 +232,8 @@ def write_state_dict(file: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
     storages = [np.asarray(array, order="C") for array in arrays.values()]
     for name, array in zip(arrays, storages, strict=True):
         if array.dtype.newbyteorder("<") not in kinds:
-            raise ValueError(f"{name!r} holds {array.dtype}, which PyTorch has not.")
+            reason = f"{name!r} holds {array.dtype}, which PyTorch does not have."
+            raise ValueError(reason)
     entries = [
         _text(name) + _tensor_code(str(key), array, kinds[array.dtype])
         for key, (name, array) in enumerate(zip(arrays, storages, strict=True))
@@ -286,13 +287,13 @@ def _rebuild_tensor(*arguments: Any) -> Tensor:
         and all(type(n) is int and n >= 0 for n in [offset, *shape, *strides])
     )
     if not is_sound:
-        raise RefusedError("it describes a tensor that cannot be")
+        raise RefusedError("it describes an impossible tensor")
     return Tensor(storage, offset, tuple(shape), tuple(strides))
 
 
 def _rebuild_parameter(*arguments: Any) -> Tensor:
     if not arguments or not isinstance(arguments[0], Tensor):
-        raise RefusedError("it describes a parameter that is no tensor")
+        raise RefusedError("it describes a parameter that is not a tensor")
     return arguments[0]
 
 
@@ -320,7 +321,7 @@ def _storage(reference: Any) -> Storage:
 def _leave_out(value: Any, state: Any) -> None:
     """Leave out what PyTorch notes beside a dictionary (`_metadata`)."""
     if not isinstance(value, dict):
-        raise RefusedError("it notes something beside a thing that is no dictionary")
+        raise RefusedError("it annotates something that is not a dictionary")
 
 
 TENSORS = Dialect(

@@ -166,7 +166,7 @@ def _embedding(layer: Any, shapes: Mapping[str, Shape], image: Shape | None) -> 
 def _prelu(layer: Any, shapes: Mapping[str, Shape], image: Shape | None) -> Layout:
     shape = shapes.get("alpha", ())
     size = math.prod(shape)
-    if size != max(shape, default=1):  # a number for each pixel, which PyTorch has not
+    if size != max(shape, default=1):  # a number for each pixel: not in PyTorch
         return _renamed({})
     return _renamed({"alpha": _Rename("weight", None, None, (size,))}, shapes)
 
@@ -249,8 +249,8 @@ def _bidirectional(
             chosen = names if suffix else [n for n in tensors if n not in names]
             part = {name.removesuffix(suffix): tensors[name] for name in chosen}
             bias = shapes.get(f"{prefix}bias")
-            made = _rnn_from_torch(part, order, bias)
-            arrays |= {prefix + name: array for name, array in made.items()}
+            converted = _rnn_from_torch(part, order, bias)
+            arrays |= {prefix + name: array for name, array in converted.items()}
         return arrays
 
     return Layout(to_torch, from_torch)

@@ -91,8 +91,8 @@ class Service:
 
     def _maps(self, arrays: Arrays) -> Arrays:
         (x,) = arrays
-        made = class_activation_map(self.model, x, size="features", batch_size=len(x))
-        return [made.scores, made.maps]
+        cam = class_activation_map(self.model, x, size="features", batch_size=len(x))
+        return [cam.scores, cam.maps]
 
     async def ask(self, arrays: Arrays, maps: bool = False) -> dict[str, Any]:
         """Return what the model says of some rows, as JSON can hold it."""
@@ -107,7 +107,7 @@ class Service:
         try:
             data = json.loads(body)
         except (ValueError, RecursionError) as error:
-            raise Refused(400, f"The body is no JSON: {error}.") from None
+            raise Refused(400, f"The body is not JSON: {error}.") from None
         if not isinstance(data, dict):
             raise Refused(422, 'The body must be an object: {"rows": [...]}.')
         if unknown := data.keys() - {"rows", "maps"}:

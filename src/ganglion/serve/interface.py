@@ -254,7 +254,7 @@ def _bad_row(tensor: Tensor, rows: list[Any]) -> Refused:
         try:
             array = np.asarray(row)
             if array.dtype.kind not in "biuf":
-                what = f"holds what is no number: {row!r:.{SHOWN}}"
+                what = f"holds what is not a number: {row!r:.{SHOWN}}"
             elif not _fits(tensor, array.shape):
                 what = f"has {numbers_text(array.shape)}"
         except (ValueError, OverflowError):
@@ -268,5 +268,5 @@ def _texts(tensor: Tensor, rows: list[Any]) -> np.ndarray:
     flat = [row[0] if isinstance(row, list) and len(row) == 1 else row for row in rows]
     for number, row in enumerate(flat):
         if not isinstance(row, str):
-            raise Refused(422, f"rows[{number}] is no text: {row!r:.{SHOWN}}")
+            raise Refused(422, f"rows[{number}] is not text: {row!r:.{SHOWN}}")
     return np.array(flat, object).reshape(len(rows), *(1 for _ in tensor.shape))

@@ -9,7 +9,7 @@ from ganglion.images.decoding import FORMATS
 from ganglion.serve.interface import Interface, Tensor
 
 REFUSALS = {
-    "400": "The body is no JSON.",
+    "400": "The body is not JSON.",
     "408": "The body did not arrive in time.",
     "413": "The body is too large.",
     "415": "The body is neither JSON nor a picture that the model takes.",

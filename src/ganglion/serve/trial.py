@@ -336,8 +336,13 @@ def _footer(is_alone: bool, server: bool) -> Html:
         element("a", path, href=path.lstrip("/"))
         for path in ("/openapi.json", "/model", "/metrics", "/health")
     ]
-    told = "Made by ganglion serve. "
-    return element("footer", told, *texts, " Its interface: ", *_between(links))
+    return element(
+        "footer",
+        "Made by ganglion serve. ",
+        *texts,
+        " Its interface: ",
+        *_between(links),
+    )
 
 
 def _between(parts: Sequence[Html]) -> list[Html]:

@@ -226,14 +226,14 @@ class Watch(Callback):
         spent = self._map_seconds
         if spent is not None and spent > MAP_SHARE * (began - self._began):
             return
-        made = class_activation_map(self.model, self._pictures)
+        cam = class_activation_map(self.model, self._pictures)
         side = max(self._pictures.shape[1:3])
-        drawn = overlay(self._pictures, made.maps, max(1, LEAST_SIDE // side))
-        names = class_names(self.model, max(made.scores.shape[-1], 2))
+        drawn = overlay(self._pictures, cam.maps, max(1, LEAST_SIDE // side))
+        names = class_names(self.model, max(cam.scores.shape[-1], 2))
         pictures = [
             {
                 "png": base64.b64encode(png.encode(picture, 1)).decode(),
-                "said": names[int(made.classes[i])],
+                "said": names[int(cam.classes[i])],
                 "is": None if self._labels is None else names[int(self._labels[i])],
             }
             for i, picture in enumerate(drawn)
@@ -287,7 +287,7 @@ class _Handler(BaseHTTPRequestHandler):
             pass  # the page was closed
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (its name)
-        """Say nothing: the terminal belongs to the training."""
+        """Stay silent: the terminal belongs to the training."""
 
 
 class _Server(ThreadingHTTPServer):
@@ -303,7 +303,7 @@ class _Server(ThreadingHTTPServer):
         self._thread.start()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of connections that were cut."""
+        """Stay silent about connections that were cut."""
 
     def close(self) -> None:
         self.shutdown()

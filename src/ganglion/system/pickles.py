@@ -74,7 +74,7 @@ class Machine:
     {'a': 5}
     >>> Machine(b"\x80\x02cos\nsystem\n.", plain).run()  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ganglion.system.pickles.RefusedError: it names os.system, which is no part of...
+    ganglion.system.pickles.RefusedError: it names os.system, which is not part of...
     """
 
     def __init__(self, data: bytes, dialect: Dialect, at: int = 0) -> None:
@@ -165,8 +165,8 @@ class Machine:
         name = text.strip("\n").replace("\n", ".")
         if name not in self.dialect.calls and name not in self.dialect.names:
             raise RefusedError(
-                f"it names {name}, which is no part of {self.dialect.subject}: nothing "
-                "was executed"
+                f"it names {name}, which is not part of {self.dialect.subject}: "
+                "nothing was executed"
             )
         self._push(Name(name))
 
@@ -276,6 +276,6 @@ def _unknown_instruction(code: bytes, subject: str) -> RefusedError:
     names = {known.code: known.name for known in pickletools.opcodes}
     name = names.get(code.decode("latin-1")) or f"0x{code.hex()}"
     return RefusedError(
-        f"it uses the pickle instruction {name}, which is no part of {subject}: "
+        f"it uses the pickle instruction {name}, which is not part of {subject}: "
         "nothing was executed"
     )

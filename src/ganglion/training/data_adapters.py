@@ -55,8 +55,8 @@ def as_array(x: Any, name: str) -> np.ndarray:
         array = np.asarray(x)
     except ValueError as error:
         raise ValueError(
-            f"`{name}` is no regular array ({error}): its rows have different shapes; "
-            "pad them to one length."
+            f"`{name}` is not a regular array ({error}): its rows have different "
+            "shapes; pad them to one length."
         ) from None
     if array.dtype.kind not in "biuf" and not is_float(array.dtype):
         raise TypeError(
@@ -245,7 +245,7 @@ class Table:
                 self._checked.add(limit)
 
     def renew(self) -> None:
-        """Let every backend look anew at what the arrays hold."""
+        """Make every backend read the arrays again."""
         self._checked.clear()
         self.columns = [(name, fresh_view(array)) for name, array in self.columns]
 

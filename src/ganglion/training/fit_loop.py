@@ -317,7 +317,7 @@ class FitLoop:
     def _tell(
         self, epoch: int, logs: Logs, validation_logs: Logs | None, is_last: bool
     ) -> Logs:
-        """Tell callbacks of an epoch that was run with others; return all metrics."""
+        """Report to callbacks an epoch that was run with others; return all metrics."""
         callbacks = self.callbacks
         callbacks.on_epoch_begin(epoch)
         if is_last:  # a loss that is no number ends the others

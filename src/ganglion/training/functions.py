@@ -116,7 +116,7 @@ class CompiledFunction:
         self._signature = _signature(python_function)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """Let methods be compiled: the instance is an argument like any other."""
+        """Allow methods to be compiled: the instance is an argument like any other."""
         return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -253,7 +253,7 @@ class _Output:
 
 
 def _named(outputs: dict[str, Value], leaf: Any) -> Any:
-    """Return the name under which a result is computed; what is no tensor as it is."""
+    """Return the name under which a result is computed; other things as they are."""
     if not isinstance(leaf, (Value, Variable, np.ndarray)):
         return leaf
     name = f"result/{len(outputs)}"

@@ -3,7 +3,7 @@
 Small models have epochs of a millisecond. What `fit` does between two of them takes
 Python about half as long, and keeps other threads from doing the same for their models.
 If no callback needs to see an epoch before the next one begins, many are run at once,
-and told afterwards: bit for bit as if they had been run one by one.
+and reported afterwards: bit for bit as if they had been run one by one.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class RunAhead:
             return False
         if held_out is not None and (loop.validation.frequency != 1):
             return False
-        whole = -(-loop.source.rows // loop.size)
+        steps = -(-loop.source.rows // loop.size)
         is_limited = loop.validation.steps or config.max_steps_per_epoch()
-        return loop.steps in (None, whole) and not is_limited
+        return loop.steps in (None, steps) and not is_limited
 
     def took(self, seconds: float) -> None:
         """Learn how long an epoch takes from one that was run alone."""

@@ -113,7 +113,7 @@ class StepMethods(Trainer):
         )
 
     def build_losses_and_metrics(self, batch: Batch, y_pred: Any) -> None:
-        """Make what `compile` was told of, whose variables a step takes."""
+        """Make the losses and metrics of `compile`, whose variables a step takes."""
         if self._compile_loss is not None and self.loss is not None:
             self._compile_loss(batch.y, y_pred, batch.sample_weight)
         self.update_metrics(batch.y, y_pred, batch.sample_weight)

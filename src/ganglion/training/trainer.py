@@ -289,7 +289,7 @@ class Trainer(Layer):
                 metric.reset_state()
 
     def restore_metrics(self) -> None:
-        """Give the metrics the sums that were saved in the middle of an epoch."""
+        """Restore the sums of metrics that were saved in the middle of an epoch."""
         state = self.training_state
         saved, state.saved_metrics = state.saved_metrics, None
         if saved is None:

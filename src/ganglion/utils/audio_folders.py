@@ -130,7 +130,9 @@ def _read(path: str, rate: int | None, length: int | None) -> np.ndarray:
             channels, width = sound.getnchannels(), sound.getsampwidth()
             data = sound.readframes(sound.getnframes())
     except (wave.Error, EOFError) as error:
-        raise ValueError(f"{path} is no WAV file of plain samples: {error}.") from error
+        raise ValueError(
+            f"{path} is not a WAV file of plain samples: {error}."
+        ) from error
     samples = _as_floats(data[: len(data) // width * width], width)
     samples = samples[: len(samples) // channels * channels].reshape(-1, channels)
     return samples if length is None else _fitted(samples, length)

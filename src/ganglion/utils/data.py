@@ -32,7 +32,7 @@ def to_categorical(x: Any, num_classes: int | None = None) -> Any:
     bad = np.flatnonzero((flat < 0) | (flat >= num_classes))
     if bad.size:
         raise ValueError(
-            f"Label {flat[bad[0]]} at position {bad[0]} is no class: with "
+            f"Label {flat[bad[0]]} at position {bad[0]} is not a class: with "
             f"num_classes={num_classes} they go from 0 to {num_classes - 1}."
         )
     rows = np.zeros((flat.size, num_classes))

@@ -148,7 +148,9 @@ def _unpack(path: Path, folder: Path, kind: str | None) -> None:
             _unpack_tar(path, part)
         else:
             kinds = "zip or tar" if kind == "auto" else kind
-            raise ValueError(f"{path.name} cannot be unpacked: it is no {kinds} file.")
+            raise ValueError(
+                f"{path.name} cannot be unpacked: it is not a {kinds} file."
+            )
 
 
 def _unpack_zip(path: Path, folder: Path) -> None:

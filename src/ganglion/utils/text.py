@@ -259,8 +259,8 @@ def tokenizer_from_json(json_string: str) -> Tokenizer:
             _check_numbers(tables["word_index"], index_docs)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ValueError(
-                f"This is no text of a Tokenizer ({lines(error)}): it must be what "
-                "`Tokenizer.to_json` returns."
+                f"This is not the text of a Tokenizer ({lines(error)}): it must be "
+                "what `Tokenizer.to_json` returns."
             ) from error
     tokenizer = Tokenizer(**settings)
     tokenizer.word_counts = Counter(tables["word_counts"])

@@ -110,7 +110,7 @@ REFUSALS = {
     ),
     "matmul stacks": (
         lambda: contraction.matmul(f32(2, 3, 4), f32(4, 5)),
-        r"\(2, 3, 4\) and \(4, 5\) are no matching stacks of matrices",
+        r"\(2, 3, 4\) and \(4, 5\) are not matching stacks of matrices",
     ),
     "matmul types": (
         lambda: contraction.matmul(f32(2, 3), i32(3, 4)),
@@ -195,7 +195,7 @@ REFUSALS = {
     "reverse axis": (lambda: arrays.reverse(f32(3), axes=(-1,)), "do not fit"),
     "transpose": (
         lambda: shaping.transpose(f32(2, 3), axes=(0, 0)),
-        "is no order of the axes",
+        "is not an order of the axes",
     ),
     "slice rank": (
         lambda: arrays.slice_(f32(2, 3), starts=(0,), stops=(1,), steps=(1,)),

@@ -206,7 +206,7 @@ def _kept(folder: Path) -> list[str]:
     try:
         names = json.loads(files.read_file(path))
     except ValueError as error:
-        raise ValueError(f"{path} is no list of checkpoints: {error}") from None
+        raise ValueError(f"{path} is not a list of checkpoints: {error}") from None
     plain = [name for name in names if isinstance(name, str) and name]
     return [n for n in plain if os.path.basename(n) == n and (folder / n).is_file()]
 

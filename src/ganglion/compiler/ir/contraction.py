@@ -36,7 +36,7 @@ def _same_numbers(a: Value, b: Value) -> np.dtype:
 def _matmul_infer(a: Value, b: Value) -> Typed:
     dtype = _same_numbers(a, b)
     if a.ndim < 2 or a.ndim != b.ndim or a.shape[:-2] != b.shape[:-2]:
-        raise ShapeError(f"{a.shape} and {b.shape} are no matching stacks of matrices")
+        raise ShapeError(f"{a.shape} and {b.shape} are not matching stacks of matrices")
     if a.shape[-1] != b.shape[-2]:
         raise ShapeError(
             f"inner sizes differ, {a.shape[-1]} of {a.shape} and {b.shape[-2]} "

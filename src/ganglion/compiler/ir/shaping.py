@@ -143,7 +143,7 @@ reshape: Op = Op(
 
 def _transpose_infer(x: Value, axes: Shape) -> Typed:
     if sorted(axes) != list(range(x.ndim)):
-        raise ShapeError(f"{axes} is no order of the axes of {x.type_text}")
+        raise ShapeError(f"{axes} is not an order of the axes of {x.type_text}")
     return tuple(x.shape[axis] for axis in axes), x.dtype
 
 

@@ -109,8 +109,8 @@ class Builder:
     def counted(self, size: Size) -> str:
         """Return the name of the whole numbers below a size."""
         end = self.emit("Squeeze", self.vector([size]))
-        zero, one = self.constant(0, np.int64), self.constant(1, np.int64)
-        return self.emit("Range", zero, end, one)
+        start, step = self.constant(0, np.int64), self.constant(1, np.int64)
+        return self.emit("Range", start, end, step)
 
     def vector(self, sizes: Sequence[Size]) -> str:
         """Return the name of a vector of sizes."""

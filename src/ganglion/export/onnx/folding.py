@@ -82,7 +82,7 @@ def _constant(node: OnnxNode, values: Sequence[Any]) -> np.ndarray:
         if name in attrs:
             return np.array(attrs[name], dtype)
     if "value" not in attrs:
-        raise ValueError(f"{node} is no constant of numbers.")
+        raise ValueError(f"{node} is not a constant of numbers.")
     return np.asarray(attrs["value"])
 
 
@@ -129,8 +129,8 @@ def axes_of(node: OnnxNode, arrays: Sequence[Any], position: int = 1) -> Any:
     if "axes" in node.attrs:
         return node.attrs["axes"]
     if len(arrays) > position and arrays[position] is not None:
-        given = arrays[position]
-        array = getattr(given, "array", given)
+        axes = arrays[position]
+        array = getattr(axes, "array", axes)
         return tuple(int(axis) for axis in np.asarray(array).reshape(-1))
     return None
 
@@ -221,8 +221,8 @@ def sections_of(node: OnnxNode, arrays: Sequence[Any], size: int) -> list[int]:
     if len(arrays) > 1 and arrays[1] is not None:
         return [int(n) for n in arrays[1]]
     count = len(node.outputs)
-    whole = -(-size // count)
-    return [min(whole, size - whole * number) for number in range(count)]
+    each = -(-size // count)
+    return [min(each, size - each * number) for number in range(count)]
 
 
 def check_constant(node: OnnxNode, shapes: Sequence[Sequence[int]]) -> None:

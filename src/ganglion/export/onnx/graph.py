@@ -77,7 +77,7 @@ class GraphWriter:
         self._done.add(value)
 
     def alias(self, value: Value, source: Value) -> None:
-        """Let a value be another."""
+        """Use another value in the place of one."""
         if source in self._first:
             self._first[value] = self._first[source]
         if source in self._names or source not in self._first:
@@ -86,10 +86,10 @@ class GraphWriter:
     def name(self, value: Value) -> str:
         """Return the name of a value in its own shape."""
         if value not in self._names:
-            self._names[value] = self._made(value)
+            self._names[value] = self._written(value)
         return self._names[value]
 
-    def _made(self, value: Value) -> str:
+    def _written(self, value: Value) -> str:
         if isinstance(value, Constant):
             return self._constant(value)
         if value in self._first:

@@ -48,7 +48,7 @@ def _of_rank(name: str, rank: int) -> Any:
 
 def _spatial(x: Any, axes: int) -> tuple[int | None, ...]:
     if len(x.shape) != axes + 2:
-        raise ValueError(f"images of shape {tuple(x.shape)} have not {axes} axes")
+        raise ValueError(f"images of shape {tuple(x.shape)} do not have {axes} axes")
     return tuple(x.shape[2:])
 
 
@@ -252,8 +252,8 @@ def _share(
     if None in sizes:
         raise ValueError("borders that do not count need images of known size")
     known = tuple(size or 0 for size in sizes)
-    whole = [n + lo + hi for n, (lo, hi) in zip(known, pairs, strict=True)]
-    budget.take(8 * math.prod(whole), "the borders of a pool")
+    padded = [n + lo + hi for n, (lo, hi) in zip(known, pairs, strict=True)]
+    budget.take(8 * math.prod(padded), "the borders of a pool")
     counted = np.ones((1, 1, *known), "float32")
     if node.attrs.get("count_include_pad"):  # what `ceil_mode` adds does not count
         rank = len(window)
@@ -434,10 +434,14 @@ def _factors(node: OnnxNode, values: Values, x: Any) -> tuple[int, ...]:
         ]
     else:
         numbers = node.attrs.get("scales", ())
-    whole = [int(number) for number in numbers]
-    if len(whole) != len(x.shape) or whole != list(numbers) or whole[:2] != [1, 1]:
+    factors = [int(number) for number in numbers]
+    if (
+        len(factors) != len(x.shape)
+        or factors != list(numbers)
+        or factors[:2] != [1, 1]
+    ):
         raise ValueError(f"only whole factors of images are supported, not {numbers}")
-    return tuple(whole[2:])
+    return tuple(factors[2:])
 
 
 LAYERS = {

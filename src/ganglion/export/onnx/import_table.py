@@ -93,8 +93,8 @@ def _where(f: Importer, node: OnnxNode, values: Values) -> Any:
 def _clip(f: Importer, node: OnnxNode, values: Values) -> Any:
     x, bounds = f.tensor(values[0]), []
     for position, name in ((1, "min"), (2, "max")):
-        given = optional(values, position)
-        bound = node.attrs.get(name) if given is None else weight(given, name).item()
+        limit = optional(values, position)
+        bound = node.attrs.get(name) if limit is None else weight(limit, name).item()
         bounds.append(bound)
     low, high = bounds
     if (low, high) == (0.0, 6.0):
@@ -290,8 +290,8 @@ def _split(f: Importer, node: OnnxNode, values: Values) -> Any:
     size = x.shape[axis]
     if size is None:
         raise ValueError("an axis of unknown size cannot be split")
-    given = optional(values, 1)
-    parts = [None, None if given is None else weight(given, "parts")]
+    sizes_input = optional(values, 1)
+    parts = [None, None if sizes_input is None else weight(sizes_input, "parts")]
     sizes = sections_of(node, parts, size)
     if sum(sizes) != size:
         raise ValueError(f"parts of {sizes} do not make {size}")
@@ -306,7 +306,7 @@ def _slice(f: Importer, node: OnnxNode, values: Values) -> Any:
         if (part.step or 1) < 0:
             size = x.shape[axis]
             if size is None:
-                raise ValueError("an axis of unknown size cannot be turned round")
+                raise ValueError("an axis of unknown size cannot be reversed")
             taken = range(size)[part]
             budget.take(64 * len(taken), "the numbers of rows that it takes")
             x = ops.take(x, list(taken), axis=axis)
@@ -324,9 +324,9 @@ def _pad(f: Importer, node: OnnxNode, values: Values) -> Any:
         for number, axis in enumerate(axes):
             full[axis], full[axis + rank] = pads[number], pads[number + count]
         pads = full
-    given = optional(values, 2)
+    fill = optional(values, 2)
     value = node.attrs.get("value", 0.0)
-    value = value if given is None else weight(given, "value").item()
+    value = value if fill is None else weight(fill, "value").item()
     mode = {"constant": "constant", "reflect": "reflect", "edge": "edge"}.get(
         node.attrs.get("mode", "constant")
     )

@@ -29,7 +29,7 @@ def _scan(w: GraphWriter, node: Node) -> None:
     body: Graph = node.attrs["body"]
     carries, stacked = node.attrs["carries"], node.attrs["stacked"]
     sliced = [w.name(value) for value in node.inputs[carries : carries + stacked]]
-    given = [w.name(value) for value in node.inputs[:carries]]
+    starts = [w.name(value) for value in node.inputs[:carries]]
     inner = Builder(w.b)
     ends = [inner.fresh("step") for _ in range(carries + max(stacked, 1))]
     if not stacked:  # a loop without data still has a length
@@ -47,7 +47,7 @@ def _scan(w: GraphWriter, node: Node) -> None:
             directions["scan_output_directions"] = [1] * (len(outputs) - carries)
     w.b.emit_many(
         "Scan",
-        [*given, *sliced],
+        [*starts, *sliced],
         results,
         body=_body(body, inner, ends, outputs, carries, stacked),
         num_scan_inputs=len(sliced),

@@ -157,8 +157,8 @@ def _remainder(w: GraphWriter, names: Inputs, dtype: np.dtype) -> str:
     x, y = names
     if not is_float(dtype):
         return w.b.emit("Mod", x, y)
-    whole = w.b.emit("Floor", w.b.emit("Div", x, y))
-    return w.b.emit("Sub", x, w.b.emit("Mul", whole, y))
+    quotient = w.b.emit("Floor", w.b.emit("Div", x, y))
+    return w.b.emit("Sub", x, w.b.emit("Mul", quotient, y))
 
 
 def _arctan2(w: GraphWriter, names: Inputs, dtype: np.dtype) -> str:

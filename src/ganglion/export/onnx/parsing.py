@@ -104,15 +104,15 @@ def parsed(path: Path) -> OnnxGraph:
     try:
         model.ParseFromString(data)
     except DecodeError as error:
-        raise ValueError(f"it is no ONNX file, or is cut short ({error}).") from None
+        raise ValueError(f"it is not an ONNX file, or cut short ({error}).") from None
     if not model.HasField("graph") or not model.graph.output:
-        raise ValueError("it is no ONNX file: it has no graph with outputs.")
+        raise ValueError("it is not an ONNX file: it has no graph with outputs.")
     if model.functions:
         raise ValueError("its functions of its own are not supported.")
     reader = _Reader(path.parent, _opset(model))
-    found = reader.graph(model.graph)
-    ports = [port for port in model.graph.input if port.name not in found.constants]
-    return replace(found, inputs=tuple(map(_port, ports)))
+    graph = reader.graph(model.graph)
+    ports = [port for port in model.graph.input if port.name not in graph.constants]
+    return replace(graph, inputs=tuple(map(_port, ports)))
 
 
 def _by_name(pairs: Iterable[tuple[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -139,7 +139,7 @@ def _port(port: Any) -> Port:
     tensor = port.type.tensor_type
     shown = f"its input {printable(port.name)!r:.80}"
     if not port.type.HasField("tensor_type") or tensor.elem_type not in DTYPES:
-        raise ValueError(f"{shown} is no tensor of numbers.")
+        raise ValueError(f"{shown} is not a tensor of numbers.")
     if not tensor.HasField("shape"):
         raise ValueError(f"{shown} has no shape.")
     dims = [dim.dim_value if dim.HasField("dim_value") else None
@@ -147,7 +147,7 @@ def _port(port: Any) -> Port:
     # Zero stood for an unknown size in old files.
     shape = tuple(None if not size else int(size) for size in dims)
     if len(shape) > _MOST_AXES or any(size is not None and size < 0 for size in shape):
-        raise ValueError(f"{shown} has no shape that can be.")
+        raise ValueError(f"{shown} has an impossible shape.")
     return Port(port.name, DTYPES[tensor.elem_type], shape)
 
 
@@ -216,7 +216,7 @@ class _Reader:
             raise ValueError(f"{shown} is of a type that is not supported.")
         dtype, dims = DTYPES[tensor.data_type], tuple(map(int, tensor.dims))
         if len(dims) > _MOST_AXES or any(size < 0 for size in dims):
-            raise ValueError(f"{shown} has no shape that can be.")
+            raise ValueError(f"{shown} has an impossible shape.")
         count = math.prod(dims)
         if tensor.data_location == _T.EXTERNAL:
             raw = self._external(tensor, shown, count * dtype.itemsize)
@@ -239,7 +239,7 @@ class _Reader:
             offset = int(entries.get("offset", 0))
             length = int(entries.get("length", size))
         except ValueError:
-            raise ValueError(f"{shown} has no place that can be.") from None
+            raise ValueError(f"{shown} has an impossible location.") from None
         with files.open_file(path) as file:
             total = os.fstat(file.fileno()).st_size
             if offset < 0 or length != size or offset + length > total:

@@ -1,4 +1,4 @@
-"""Several ops of ours that are one operator in ONNX, told by their last.
+"""Several ops of ours that are one operator in ONNX, recognised by their last.
 
 What was written for the ops before stays unread, and is left out of the file.
 """

@@ -47,12 +47,12 @@ def parsed_word_list(
             token = as_token(row.removesuffix(b"\r").decode())
         except UnicodeDecodeError as error:
             raise ValueError(
-                f"{where}: byte {error.start + 1} is no UTF-8. Save the word list as "
+                f"{where}: byte {error.start + 1} is not UTF-8. Save the word list as "
                 "UTF-8."
             ) from None
         except ValueError:
             raise ValueError(
-                f"{where}: {as_text(row)!r:.40} is no whole number."
+                f"{where}: {as_text(row)!r:.40} is not a whole number."
             ) from None
         if token in tokens:
             raise ValueError(

@@ -41,7 +41,7 @@ def as_text_array(x: Any, name: str) -> np.ndarray:
         array = np.asarray(x)
     except ValueError:
         raise ValueError(
-            f"{name} is no regular array of texts: its rows have different lengths. "
+            f"{name} is not a regular array of texts: its rows have different lengths. "
             "Join the words of a row into one text, or fill the rows with ''."
         ) from None
     if array.dtype.kind not in _TEXT and array.size:

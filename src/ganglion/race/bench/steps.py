@@ -356,7 +356,7 @@ class Bench:
         running.entry.losses = [answer["loss"] for answer in answers]
 
     def warms_up(self, running: Running, limit: float) -> bool:
-        """Let a form get ready for its turns; note why it does not, and return that."""
+        """Prepare a form for its turns; if it fails, note and return why."""
         try:
             self._warm_up(running, limit)
         except EngineError as error:

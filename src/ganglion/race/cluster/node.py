@@ -67,7 +67,7 @@ class Reporter(Watch):
 def perform(
     work: dict[str, Any], data: Parcel, start: Parcel, node: str, post: Post
 ) -> dict[str, Any]:
-    """Do one piece of work; what goes wrong with it is a part of the answer."""
+    """Do one piece of work; what goes wrong is part of the answer."""
     engine, settings = Engine(**work["engine"]), Settings(**work["settings"])
     where = f"{socket.gethostname()}-{node}"
     problem = _unfit(work, engine, where)

@@ -199,7 +199,7 @@ class RayRunner(RaceRunner):
     def _examine_all(
         self, folders: Folders, plans: list[tuple[Settings, Todo]]
     ) -> None:
-        """Do the lockstep of all points at once."""
+        """Run the lockstep of all points at once."""
         works: dict[tuple[int, str], Work] = {}
         for settings, todo in plans:
             known = self._known(settings)
@@ -242,7 +242,7 @@ class RayRunner(RaceRunner):
             self._show(name)
 
     def _done(self, works: Iterable[Work]) -> Iterator[tuple[Work, dict[str, Any]]]:
-        """Hand out tasks; yield the answers as they come."""
+        """Distribute tasks; yield the answers as they come."""
         for work in works:
             self._pending[self._submit(work)] = work
         while self._pending:

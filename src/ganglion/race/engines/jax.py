@@ -35,7 +35,7 @@ def prepare(task: Task, form: str) -> JaxTrainer:
 
 
 def set_up(task: Task) -> None:
-    """Let there be float64 if it is asked for; refuse a device that JAX has not."""
+    """Enable float64 if asked for; refuse a device that JAX does not have."""
     import jax
 
     jax.config.update("jax_enable_x64", task.dtype == "float64")

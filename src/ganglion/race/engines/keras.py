@@ -109,7 +109,7 @@ class KerasTrainer(RivalTrainer):
         return cycle([(x[at : at + size], y[at : at + size]) for at in starts])
 
     def _together(self, steps: int) -> None:
-        """Let an execution be of several steps, where Keras can do that."""
+        """Run several steps in an execution, where Keras can do that."""
         import keras
 
         together = min(steps, STEPS_PER_EXECUTION)

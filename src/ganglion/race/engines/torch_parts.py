@@ -7,7 +7,7 @@ those of PyTorch are known to `torch_layers`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -153,9 +153,9 @@ def _sampling(
 
 
 LAYERS: dict[str, Callable[..., list[Any]]] = {
-    "SimpleRNN": lambda *given: _recurrent("SimpleRNN", *given),
-    "LSTM": lambda *given: _recurrent("LSTM", *given),
-    "GRU": lambda *given: _recurrent("GRU", *given),
+    "SimpleRNN": partial(_recurrent, "SimpleRNN"),
+    "LSTM": partial(_recurrent, "LSTM"),
+    "GRU": partial(_recurrent, "GRU"),
     "Bidirectional": _bidirectional,
     "Positions": _positions,
     "CausalAttention": _attention,

@@ -291,7 +291,7 @@ def read_weights(folder: Path, dtype: str) -> list[np.ndarray]:
 
 
 def rounded(recipe: Recipe) -> Recipe:
-    """Let the optimizer's numbers be those of float32, as Keras has them in float64."""
+    """Round the optimizer's numbers to float32, as Keras has them in float64."""
     from dataclasses import replace
 
     import numpy as np

@@ -168,8 +168,8 @@ class Module:
     def library_functions(self) -> list[str]:
         """Return the functions of the C library that the code calls."""
         names = [re.search(r"@([\w.]+)", line) for line in self._declared]
-        found = {match[1] for match in names if match}
-        return sorted(name for name in found if not name.startswith("llvm."))
+        functions = {match[1] for match in names if match}
+        return sorted(name for name in functions if not name.startswith("llvm."))
 
     def _adapted(self, text: str) -> str:
         if self.machine.pointer == 32:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ganglion.compiler.cpu.pipeline import verify_memory
-from ganglion.compiler.cpu.plan import CpuPlan, place_in_arena
+from ganglion.compiler.cpu.plan import for_one_thread, place_in_arena
 from ganglion.compiler.pipeline import Pass, Pipeline, graph_pass, kernel_pass
 from ganglion.compiler.plan import plan as plans
 from ganglion.compiler.plan.kernels import (
@@ -105,8 +105,7 @@ class ExportPlan:
 def planned(inference: Inference, pipeline: Pipeline = PORTABLE) -> ExportPlan:
     """Return the plan of a forward pass, with all that is constant computed."""
     plan = with_constants(pipeline.run(inference.program))
-    fields = (plan.name, plan.kernels, plan.data, plan.state, plan.results)
-    placed = place_in_arena(CpuPlan(*fields))
+    placed = place_in_arena(for_one_thread(plan))
     verify_memory(placed)
     return ExportPlan(inference, placed.kernels, placed.offsets, placed.arena)
 

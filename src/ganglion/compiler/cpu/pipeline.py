@@ -80,6 +80,10 @@ def _may_add_columns(product: Contract) -> bool:
     return product.packed is not None or goes_by_panels(product)
 
 
+def _is_shared(plan: CpuPlan) -> bool:
+    return not plan.execution  # what one thread runs has it from the start
+
+
 def verify(plan: CpuPlan) -> None:
     """Raise `PlanError` if anything that a plan has by now is wrong."""
     plans.verify(plan)
@@ -221,13 +225,14 @@ PIPELINE = Pipeline(
             "fill-intervals",
             "kernels move up to where threads work anyway, who wait less often then",
             fill_intervals,
+            applies=_is_shared,
         ),
         Pass("arena", "buffers that do not live together share memory", place_in_arena),
         Pass(
             "barriers",
             "threads wait only where they must",
             place_barriers,
-            applies=lambda plan: not plan.execution,
+            applies=_is_shared,
         ),
     ),
     {**VERIFIERS, CpuPlan: verify},

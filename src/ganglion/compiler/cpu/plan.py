@@ -226,13 +226,17 @@ def arrange(kernels: Sequence[Kernel]) -> tuple[list[Kernel], tuple[Segment, ...
     return ordered, tuple(segments)
 
 
+def for_one_thread(plan: Plan) -> CpuPlan:
+    """Return a plan that one thread runs, which waits for nobody."""
+    last = len(plan.kernels) - 1
+    execution = (Execution(True, number == last) for number in range(last + 1))
+    return CpuPlan(**vars(plan), execution=tuple(execution))
+
+
 def block(plan: Plan) -> CpuPlan:
     """Return the plan in an order that has long segments, with those."""
     if all(kernel.cost < CPU.worth_sharing for kernel in plan.kernels):
-        # One thread runs them all: it waits for nobody.
-        last = len(plan.kernels) - 1
-        execution = (Execution(True, number == last) for number in range(last + 1))
-        return CpuPlan(**vars(plan), execution=tuple(execution))
+        return for_one_thread(plan)
     kernels, segments = arrange(plan.kernels)
     between = tile_local(kernels, segments)
     fields = vars(plan) | {"kernels": tuple(kernels)}
@@ -465,8 +469,6 @@ def fill_intervals(plan: CpuPlan) -> CpuPlan:
     Each interval takes what follows and waits for nothing in it: so threads wait less
     often, and have more to do between.
     """
-    if plan.execution:  # one thread runs them all
-        return plan
     left, ordered = _runs(plan), list[_Run]()
     while left:
         interval, skipped = _Interval(), _Group(())
@@ -493,23 +495,37 @@ def fill_intervals(plan: CpuPlan) -> CpuPlan:
 
 
 def lifetimes(plan: CpuPlan) -> dict[Buffer, tuple[int, int]]:
-    """Return the first and the last run during which each temporary buffer lives.
-
-    What threads share lives as long as the interval: memory that was used again within
-    it would have to be waited for.
-    """
+    """Return the first and the last run during which each temporary buffer lives."""
     lives: dict[Buffer, tuple[int, int]] = {}
+    for touched, (begin, end) in _uses(plan):
+        for root in touched:
+            if root.kind == "arena":
+                first, last = lives.get(root, (begin, end))
+                lives[root] = min(first, begin), max(last, end)
+    return lives
+
+
+def _uses(plan: CpuPlan) -> Iterator[tuple[frozenset[Buffer], tuple[int, int]]]:
+    """Yield what each run touches, and between which runs that must live."""
+    if plan.execution and all(how.one_thread for how in plan.execution):
+        for number, kernel in enumerate(plan.kernels):
+            yield kernel.memory_read | kernel.memory_written, (number, number)
+    else:
+        yield from _shared_uses(plan)
+
+
+def _shared_uses(plan: CpuPlan) -> Iterator[tuple[frozenset[Buffer], tuple[int, int]]]:
+    """Yield the same where threads share the work.
+
+    What they share lives as long as the interval: memory that was used again within it
+    would have to be waited for.
+    """
     runs = _runs(plan)
     for interval in _intervals(runs):
         for number in interval:
-            run = runs[number]
             own = number, number
-            for root in run.touched:
-                if root.kind == "arena":
-                    begin, end = own if run.alone else (interval[0], interval[-1])
-                    first, last = lives.get(root, (begin, end))
-                    lives[root] = min(first, begin), max(last, end)
-    return lives
+            span = own if runs[number].alone else (interval[0], interval[-1])
+            yield runs[number].touched, span
 
 
 def place_in_arena(plan: CpuPlan) -> CpuPlan:

@@ -44,6 +44,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("expand_dims", (X, 1), {}),
     ("eye", (3,), {}),
     ("fill", ((2, 2), 7.0), {}),
+    ("fill", ([3], 7), {}),
     ("gather", (X, [1, 0]), {}),
     ("gather", (X, N), {"batch_dims": 1, "axis": 1}),
     ("gather_nd", (X, [[0, 1], [1, 2]]), {}),
@@ -144,6 +145,32 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("linalg.svd", (X,), {"compute_uv": False}),
     ("math.confusion_matrix", ([0, 1, 2, 1], [0, 2, 2, 1]), {}),
     ("math.confusion_matrix", ([0, 1], [1, 1], 3), {"weights": [2.0, 3.0]}),
+    ("as_string", (N,), {}),
+    ("foldr", (lambda a, b: 2 * a - b, X[0]), {}),
+    ("linalg.adjoint", (X,), {}),
+    ("linalg.cross", (X, Y), {}),
+    ("linalg.pinv", (X,), {}),
+    ("linalg.triangular_solve", (X[:, :2] + np.eye(2, dtype=np.float32), Y), {}),
+    ("math.angle", (X,), {}),
+    ("math.cumulative_logsumexp", (X,), {"axis": 1}),
+    ("math.digamma", (np.array([-1.3, 0.2, 0.7, 2.0, 30.5], np.float32),), {}),
+    ("math.is_non_decreasing", ([1, 1, 3],), {}),
+    ("math.is_strictly_increasing", ([1, 1, 3],), {}),
+    ("math.lgamma", (np.array([-1.3, 0.2, 0.7, 2.5, 30.5], np.float32),), {}),
+    ("math.reciprocal_no_nan", (N.astype(np.float32),), {}),
+    ("math.segment_min", (X, [0, 0]), {}),
+    ("math.segment_prod", (X, [0, 0]), {}),
+    ("math.unsorted_segment_min", (X, [1, 1], 2), {}),
+    ("math.unsorted_segment_prod", (X, [1, 1], 2), {}),
+    ("math.unsorted_segment_sqrt_n", (X, [2, 2], 3), {}),
+    ("math.xdivy", (np.maximum(X, 0), np.maximum(X, 0)), {}),
+    ("math.xlog1py", (np.maximum(X, 0), Y), {}),
+    ("nn.avg_pool1d", (BATCH[0], 2, 2, "SAME"), {}),
+    ("nn.avg_pool3d", (BATCH[None], 2, 1, "VALID"), {}),
+    ("nn.convolution", (BATCH, FILTERS), {"strides": 2, "padding": "SAME"}),
+    ("nn.max_pool1d", (BATCH[0], 2, 2, "VALID"), {}),
+    ("nn.max_pool3d", (BATCH[None], [1, 1, 2, 2, 1], [1, 1, 1, 1, 1], "SAME"), {}),
+    ("scalar_mul", (2.0, X), {}),
     ("math.erfc", (X,), {}),
     ("math.segment_mean", (X, [0, 0]), {}),
     ("math.softmax", (X,), {}),
@@ -277,6 +304,61 @@ def test_functions_that_call_functions_are_tensorflows(index):
         np.testing.assert_allclose(stages, [0.3, -1.05, 1.475], rtol=1e-6)
         total = module.foldl(lambda a, b: a + b, X[0], initializer=np.float32(1))
         assert float(total) == pytest.approx(2.1)
+
+
+def test_the_slope_of_lgamma_is_tensorflows():
+    x = np.array([-1.3, 0.2, 0.7, 1.0, 2.0, 9.5], np.float32)
+    for module in (namespaces.load(""), tf):
+        point = module.Variable(x)
+        with module.GradientTape() as tape:
+            y = module.math.lgamma(point)
+        slope = np.asarray(tape.gradient(y, point))
+        np.testing.assert_allclose(slope, tf.math.digamma(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "kwargs"),
+    [
+        ("log", (np.abs(X),), {}),
+        ("to_float", (N,), {}),
+        ("reduce_sum", (X,), {"axis": 1, "keep_dims": True}),
+        ("reduce_mean", (X,), {"reduction_indices": [1]}),
+        ("expand_dims", (X,), {"dim": 0}),
+        ("squared_difference", (X, Y), {}),
+        ("arg_max", (X,), {"dimension": 1}),
+    ],
+)
+def test_functions_of_tensorflow_1_are_found(name, args, kwargs):
+    wanted = getattr(tf.compat.v1, name)(*args, **kwargs)
+    result = namespaces.find(name)(*args, **kwargs)
+    np.testing.assert_allclose(result, wanted, rtol=1e-6)
+
+
+def test_a_module_lists_what_it_holds_as_tensorflow_does():
+    def shapes(module):
+        class Inner(module.Module):
+            def __init__(self):
+                super().__init__()
+                self.w = module.Variable(np.zeros((2, 3), "float32"))
+                self.b = module.Variable(np.zeros(3, "float32"), trainable=False)
+
+        class Outer(module.Module):
+            def __init__(self):
+                super().__init__(name="outer")
+                inner = Inner()
+                self.parts = [inner, {"again": inner, "other": Inner()}]
+                self.last = module.Variable(np.zeros(4, "float32"))
+
+            @module.Module.with_name_scope
+            def __call__(self):
+                return len(self.submodules)
+
+        outer = Outer()
+        groups = (outer.variables, outer.trainable_variables)
+        groups += (outer.non_trainable_variables,)
+        return outer(), [[tuple(v.shape) for v in group] for group in groups]
+
+    assert shapes(namespaces.load("")) == shapes(tf)
 
 
 def test_stateless_numbers_depend_on_their_seed_alone():

@@ -288,3 +288,16 @@ def test_a_vocabulary_of_another_size_is_refused_where_sizes_are_fixed() -> None
     )
     padded.set_vocabulary(["a", "b", "c"])
     assert padded(["c"]).tolist() == [0, 0, 0, 1, 0]
+
+
+def test_a_column_of_a_frame_is_text():
+    """As pandas gives it: an array of its own kind, which becomes NumPy's."""
+
+    class Column:
+        dtype = np.dtype(object)
+
+        def __array__(self, dtype=None, copy=None):
+            return np.array(["b", "a", "b"], object)
+
+    lookup = StringLookup(vocabulary=["a", "b"])
+    np.testing.assert_array_equal(lookup(Column()), [2, 1, 2])

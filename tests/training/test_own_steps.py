@@ -386,3 +386,20 @@ def test_arrays_of_other_lengths_are_refused_still() -> None:
     model.compile("sgd")
     with pytest.raises(ValueError, match="differ in their number of rows"):
         model.fit(np.ones((6, 2)), np.ones((4, 1)), verbose=0)
+
+
+def test_fit_trains_a_model_whose_call_takes_no_training() -> None:
+    """Keras 3 leaves its layers in inference; see docs/differences.md."""
+
+    class Normalized(ganglion.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = ganglion.layers.BatchNormalization(momentum=0.5)
+
+        def call(self, x: Any) -> Any:
+            return self.norm(x)
+
+    model = Normalized()
+    model.compile("sgd", "mse")
+    model.fit(np.full((4, 1), 3.0), np.zeros((4, 1)), verbose=0)
+    np.testing.assert_allclose(model.norm.moving_mean, [1.5])

@@ -56,6 +56,11 @@ def constant(value: Any, dtype: Any = None, shape: Any = None) -> Any:
     return (ops.broadcast_to if is_number else ops.reshape)(tensor, tuple(shape))
 
 
+def fill(dims: Any, value: Any) -> Any:
+    """Return a tensor of one number, in the type of that number."""
+    return ops.broadcast_to(ops.convert_to_tensor(value), dims)
+
+
 def _is_text(value: Any) -> bool:
     leaves = tree.flatten(value) if isinstance(value, (list, tuple)) else [value]
     return bool(leaves) and all(
@@ -146,6 +151,20 @@ def segment_max(data: Any, segment_ids: Any, num_segments: Any) -> Any:
     return ops.maximum(largest, least)
 
 
+def segment_min(data: Any, segment_ids: Any, num_segments: Any) -> Any:
+    """Return the least of each segment's rows, the largest number of one without."""
+    return ops.negative(segment_max(ops.negative(data), segment_ids, num_segments))
+
+
+def segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any) -> Any:
+    """Return the sum of each segment's rows over the root of their number."""
+    total = ops.segment_sum(data, segment_ids, num_segments)
+    mean = segment_mean(data, segment_ids, num_segments)
+    ones = ops.ones((data.shape[0], *(1 for _ in data.shape[1:])), data.dtype)
+    count = ops.segment_sum(ones, segment_ids, num_segments)
+    return ops.where(ops.equal(count, 0), total, mean * ops.sqrt(count))
+
+
 def segment_mean(data: Any, segment_ids: Any, num_segments: Any = None) -> Any:
     """Return the mean of the rows of each segment, 0 of one without rows."""
     total = ops.segment_sum(data, segment_ids, num_segments)
@@ -209,6 +228,11 @@ def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True) -> An
         return parts
     left, values, right = parts
     return values, left, matrix_transpose(right)
+
+
+def adjoint(matrix: Any) -> Any:
+    """Exchange the last two axes, of conjugates."""
+    return ops.conj(ops.swapaxes(matrix, -1, -2))
 
 
 def matrix_transpose(a: Any) -> Any:
@@ -368,6 +392,12 @@ def foldl(fn: Any, elems: Any, initializer: Any = None) -> Any:
     """Return what a function makes of the first two elements, and each next one."""
     steps = scan(fn, elems, initializer)
     return tree.map_structure(lambda step: step[-1], steps)
+
+
+def foldr(fn: Any, elems: Any, initializer: Any = None) -> Any:
+    """Return what a function makes of the last two elements, and each one before."""
+    turned = tree.map_structure(lambda part: ops.flip(part, axis=0), elems)
+    return foldl(fn, turned, initializer)
 
 
 def scan(fn: Any, elems: Any, initializer: Any = None) -> Any:

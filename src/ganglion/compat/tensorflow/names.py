@@ -54,6 +54,7 @@ FUNCTIONS: tuple[tuple[str, str], ...] = (
         reduce_prod(input_tensor, axis, keepdims) = prod(x, axis, keepdims)
         reduce_sum(input_tensor, axis, keepdims) = sum(x, axis, keepdims)
         round(x) = round(x)
+        scalar_mul(scalar, x) = multiply(x1, x2)
         sigmoid(x) = sigmoid(x)
         sign(x) = sign(x)
         sin(x) = sin(x)
@@ -75,7 +76,6 @@ FUNCTIONS: tuple[tuple[str, str], ...] = (
         log_softmax(logits, axis=-1) = log_softmax(x, axis)
         polyval(coeffs, x) = arrays.polyval(coeffs, x)
         rint(x) = round(x)
-        scalar_mul(scalar, x) = multiply(x1, x2)
         imag(input) = imag(x)
         real(input) = real(x)
         squared_difference(x, y) = arrays.squared_difference(x, y)
@@ -121,6 +121,24 @@ arrays.segment_max(data, segment_ids, num_segments)
 arrays.segment_mean(data, segment_ids, num_segments)
         unsorted_segment_sum(data, segment_ids, num_segments) = \
 segment_sum(data, segment_ids, num_segments)
+        angle(input) = angle(x)
+        cumulative_logsumexp(x, axis, exclusive, reverse) = \
+special.cumulative_logsumexp(x, axis, exclusive, reverse)
+        digamma(x) = special.digamma(x)
+        is_non_decreasing(x) = special.is_non_decreasing(x)
+        is_strictly_increasing(x) = special.is_strictly_increasing(x)
+        lgamma(x) = special.lgamma(x)
+        reciprocal_no_nan(x) = special.reciprocal_no_nan(x)
+        segment_min(data, segment_ids) = segment_min(data, segment_ids)
+        segment_prod(data, segment_ids) = segment_prod(data, segment_ids)
+        unsorted_segment_min(data, segment_ids, num_segments) = \
+arrays.segment_min(data, segment_ids, num_segments)
+        unsorted_segment_prod(data, segment_ids, num_segments) = \
+segment_prod(data, segment_ids, num_segments)
+        unsorted_segment_sqrt_n(data, segment_ids, num_segments) = \
+arrays.segment_sqrt_n(data, segment_ids, num_segments)
+        xdivy(x, y) = special.xdivy(x, y)
+        xlog1py(x, y) = special.xlog1py(x, y)
         xlogy(x, y) = arrays.xlogy(x, y)
         zero_fraction(value) = arrays.zero_fraction(value)
         """,
@@ -128,6 +146,7 @@ segment_sum(data, segment_ids, num_segments)
     (
         "",
         """
+        as_string(input) = texts.as_string(input)
         boolean_mask(tensor, mask) = arrays.boolean_mask(tensor, mask)
         broadcast_to(input, shape) = broadcast_to(x, shape)
         cast(x, dtype) = cast(x, dtype)
@@ -142,7 +161,7 @@ arrays.clip_by_global_norm(t_list, clip_norm)
         ensure_shape(x, shape) = arrays.ensure_shape(x, shape)
         expand_dims(input, axis) = expand_dims(x, axis)
         eye(num_rows, num_columns, dtype=float32) = eye(N, M, dtype)
-        fill(dims, value) = full(shape, fill_value)
+        fill(dims, value) = arrays.fill(dims, value)
         gather(params, indices, axis, batch_dims) = \
 arrays.gather(params, indices, axis, batch_dims)
         gather_nd(params, indices) = arrays.gather_nd(params, indices)
@@ -204,7 +223,9 @@ arrays.split(value, num_or_size_splits, axis)
         stack(values, axis) = stack(x, axis)
         stop_gradient(input) = stop_gradient(variable)
         foldl(fn, elems, initializer) = arrays.foldl(fn, elems, initializer)
+        foldr(fn, elems, initializer) = arrays.foldr(fn, elems, initializer)
         meshgrid(*) = arrays.meshgrid(*)
+        realdiv(x, y) = divide(x1, x2)
         saturate_cast(value, dtype) = saturate_cast(x, dtype)
         scan(fn, elems, initializer) = arrays.scan(fn, elems, initializer)
         searchsorted(sorted_sequence, values, side) = \
@@ -231,6 +252,15 @@ arrays.while_loop(cond, body, loop_vars, shape_invariants, maximum_iterations)
         """,
     ),
     (
+        "compat.v1",
+        """
+        to_double(x) = cast(x, dtype=float64)
+        to_float(x) = cast(x, dtype=float32)
+        to_int32(x) = cast(x, dtype=int32)
+        to_int64(x) = cast(x, dtype=int64)
+        """,
+    ),
+    (
         " linalg",
         """
         einsum(equation, *) = einsum(subscripts, *)
@@ -242,7 +272,14 @@ arrays.while_loop(cond, body, loop_vars, shape_invariants, maximum_iterations)
         """
         band_part(input, num_lower, num_upper) = \
 arrays.band_part(input, num_lower, num_upper)
+        adjoint(matrix) = arrays.adjoint(matrix)
         cholesky(input) = cholesky(x)
+        cross(a, b) = cross(x1, x2)
+        matrix_rank(a) = matrix_rank(x)
+        pinv(a) = pinv(x)
+        slogdet(input) = slogdet(x)
+        tensor_diag_part(input) = diagonal(x)
+        triangular_solve(matrix, rhs, lower=True) = solve_triangular(a, b, lower)
         det(input) = det(x)
         diag(diagonal) = diag(x)
         diag_part(input) = diagonal(x)
@@ -272,7 +309,7 @@ arrays.svd(tensor, full_matrices, compute_uv)
         "nn",
         """
         avg_pool2d(input, ksize, strides, padding, data_format) = \
-nets.avg_pool2d(input, ksize, strides, padding, data_format)
+nets.avg_pool(input, ksize, strides, padding, data_format)
         batch_normalization(x, mean, variance, offset, scale, variance_epsilon) = \
 batch_normalization(x, mean, variance, axis=-1, offset, scale, epsilon)
         bias_add(value, bias) = add(x1, x2)
@@ -281,14 +318,24 @@ nets.conv1d(input, filters, stride, padding, data_format, dilations)
         conv2d_transpose(input, filters, output_shape, strides, padding, \
 data_format) = nets.conv2d_transpose(input, filters, output_shape, strides, padding, \
 data_format)
+        avg_pool1d(input, ksize, strides, padding, data_format=NWC) = \
+nets.avg_pool(input, ksize, strides, padding, data_format)
+        avg_pool3d(input, ksize, strides, padding, data_format=NDHWC) = \
+nets.avg_pool(input, ksize, strides, padding, data_format)
+        convolution(input, filters, strides, padding, data_format, dilations) = \
+nets.convolution(input, filters, strides, padding, data_format, dilations)
+        max_pool1d(input, ksize, strides, padding, data_format=NWC) = \
+nets.max_pool(input, ksize, strides, padding, data_format)
+        max_pool3d(input, ksize, strides, padding, data_format=NDHWC) = \
+nets.max_pool(input, ksize, strides, padding, data_format)
         avg_pool(input, ksize, strides, padding, data_format) = \
-nets.avg_pool2d(input, ksize, strides, padding, data_format)
+nets.avg_pool(input, ksize, strides, padding, data_format)
         depth_to_space(input, block_size) = nets.depth_to_space(input, block_size)
         space_to_depth(input, block_size) = nets.space_to_depth(input, block_size)
         weighted_cross_entropy_with_logits(labels, logits, pos_weight) = \
 nets.weighted_cross_entropy_with_logits(labels, logits, pos_weight)
         conv2d(input, filters, strides, padding, data_format, dilations) = \
-nets.conv2d(input, filters, strides, padding, data_format, dilations)
+nets.convolution(input, filters, strides, padding, data_format, dilations)
         depthwise_conv2d(input, filter, strides, padding, data_format, dilations) = \
 nets.depthwise_conv2d(input, filter, strides, padding, data_format, dilations)
         dropout(x, rate, noise_shape, seed) = \
@@ -296,7 +343,7 @@ random.dropout(inputs, rate, noise_shape, seed)
         compute_average_loss(per_example_loss, sample_weight, global_batch_size) = \
 nets.compute_average_loss(per_example_loss, sample_weight, global_batch_size)
         conv3d(input, filters, strides, padding, data_format, dilations) = \
-nets.conv3d(input, filters, strides, padding, data_format, dilations)
+nets.convolution(input, filters, strides, padding, data_format, dilations)
         crelu(features, axis) = nets.crelu(features, axis)
         ctc_loss(labels, logits, label_length, logit_length, logits_time_major, \
 blank_index) = nets.ctc_loss(labels, logits, label_length, logit_length, \
@@ -322,9 +369,9 @@ pointwise_filter, strides, padding, data_format, dilations)
         leaky_relu(features, alpha=0.2) = leaky_relu(x, negative_slope)
         log_softmax(logits, axis=-1) = log_softmax(x, axis)
         max_pool2d(input, ksize, strides, padding, data_format) = \
-nets.max_pool2d(input, ksize, strides, padding, data_format)
+nets.max_pool(input, ksize, strides, padding, data_format)
         max_pool(input, ksize, strides, padding, data_format) = \
-nets.max_pool2d(input, ksize, strides, padding, data_format)
+nets.max_pool(input, ksize, strides, padding, data_format)
         moments(x, axes, keepdims) = moments(x, axes, keepdims)
         relu(features) = relu(x)
         relu6(features) = relu6(x)
@@ -603,6 +650,18 @@ OBJECTS = {
     "nest.pack_sequence_as": "tree.pack_sequence_as",
     "nest.assert_same_structure": "tree.assert_same_structure",
     "errors.InvalidArgumentError": "compat.tensorflow.objects.InvalidArgumentError",
+    **{
+        f"errors.{name}": f"compat.tensorflow.objects.{name}"
+        for name in (
+            "AbortedError",
+            "FailedPreconditionError",
+            "NotFoundError",
+            "OpError",
+            "ResourceExhaustedError",
+            "UnavailableError",
+            "UnimplementedError",
+        )
+    },
     "errors.OutOfRangeError": "compat.tensorflow.objects.OutOfRangeError",
     "executing_eagerly": "compat.tensorflow.objects.executing_eagerly",
     "function": "compat.tensorflow.objects.function",
@@ -614,6 +673,7 @@ OBJECTS = {
     "io.gfile.makedirs": "compat.tensorflow.host.makedirs",
     "name_scope": "compat.tensorflow.objects.labelled",
     "nest.flatten": "tree.flatten",
+    "nest.is_nested": "tree.is_nested",
     "newaxis": "compat.tensorflow.objects.newaxis",
     "test.is_built_with_cuda": "compat.tensorflow.host.has_gpu",
     "test.is_gpu_available": "compat.tensorflow.host.has_gpu",
@@ -624,6 +684,8 @@ OBJECTS = {
     "autograph.set_verbosity": "compat.tensorflow.runtime.hint",
     "debugging.set_log_device_placement": "compat.tensorflow.runtime.hint",
     "debugging.disable_traceback_filtering": "compat.tensorflow.runtime.hint",
+    "debugging.Assert": "compat.tensorflow.host.assert_true",
+    "data.experimental.enable_debug_mode": "compat.tensorflow.runtime.hint",
     "config.LogicalDeviceConfiguration": "compat.tensorflow.runtime.Hints",
     "config.experimental.VirtualDeviceConfiguration": "compat.tensorflow.runtime.Hints",
     "config.experimental.enable_tensor_float_32_execution": "compat.tensorflow.runtime."
@@ -770,6 +832,41 @@ OBJECTS = {
     "summary.image": "compat.tensorflow.summaries.image",
     "summary.scalar": "compat.tensorflow.summaries.scalar",
 }
+# What TensorFlow 1 called some of them, in the losses and lambdas of old scripts.
+OLD_FUNCTIONS = {
+    **{
+        name: f"math.{name}"
+        for name in (
+            "ceil", "digamma", "erf", "erfc", "is_finite", "is_inf", "is_nan",
+            "lgamma", "log", "log1p", "log_sigmoid", "mod", "reciprocal", "rsqrt",
+            "segment_max", "segment_mean", "segment_sum", "squared_difference",
+            "unsorted_segment_max", "unsorted_segment_sum",
+        )
+    },
+    **{
+        f"to_{name}": f"compat.v1.to_{name}"
+        for name in ("double", "float", "int32", "int64")
+    },
+    **{
+        f"random_{name}": f"random.{name}"
+        for name in ("gamma", "normal", "shuffle", "uniform")
+    },
+    **{f"matrix_{name}": f"linalg.{name}" for name in ("band_part", "diag_part")},
+    "arg_max": "argmax",
+    "arg_min": "argmin",
+    "div": "math.divide",
+    "extract_image_patches": "image.extract_patches",
+    "matrix_determinant": "linalg.det",
+    "matrix_inverse": "linalg.inv",
+    "truncated_normal": "random.truncated_normal",
+}  # fmt: skip
+OLD_ARGUMENTS = {
+    "dim": "axis",
+    "dimension": "axis",
+    "keep_dims": "keepdims",
+    "ksizes": "sizes",
+    "reduction_indices": "axis",
+}
 # `tf.losses` is `tf.keras.losses`, and so on.
 KERAS_MODULES = ("initializers", "losses", "metrics", "optimizers")
 
@@ -784,6 +881,9 @@ REASONS = {
     "experimental.numpy": "use `keras.ops`, which has NumPy's functions.",
     "experimental": "use `keras.ops`, which has NumPy's functions.",
     "train.Example": "TFRecord files are not written. Save the data as NumPy arrays.",
+    "train.BytesList": "TFRecord files are not written. Save the data as NumPy arrays.",
+    "train.FloatList": "TFRecord files are not written. Save the data as NumPy arrays.",
+    "train.Int64List": "TFRecord files are not written. Save the data as NumPy arrays.",
     "train.Feature": "TFRecord files are not written. Save the data as NumPy arrays.",
     "estimator": "estimators are gone from TensorFlow itself. Use a Keras model.",
     "feature_column": "feature columns are gone from Keras. Use its preprocessing "

@@ -13,7 +13,10 @@ from typing import Any, NamedTuple
 from ganglion.compat import aliases
 from ganglion.compat.tensorflow import arrays, dtypes, names, texts
 
-_OWN = ("arrays", "nets", "pictures", "boxes", "signals", "host", "texts", "runtime")
+_OWN = frozenset({
+    "arrays", "boxes", "host", "nets", "pictures", "runtime", "signals", "special",
+    "texts",
+})  # fmt: skip
 # Labels and hints for TensorFlow's graphs, which change no result.
 _HINTS = ("name", "parallel_iterations", "back_prop", "swap_memory", "validate_indices")
 _DRAWING = ("random.", "image.random_", "nn.dropout")
@@ -72,6 +75,7 @@ def find(name: str) -> Any:
         return dtypes.as_dtype(name.removeprefix("dtypes."))
     if name in ("__version__", "version.VERSION"):
         return aliases.version_of("tensorflow")
+    name = names.OLD_FUNCTIONS.get(name, name)
     try:
         if name in table():
             return _function(name, table()[name])
@@ -113,6 +117,8 @@ def _renamed(
     def called(*args: Any, **kwargs: Any) -> Any:
         for label in _HINTS:
             kwargs.pop(label, None)
+        for old in names.OLD_ARGUMENTS.keys() & kwargs.keys() - renamed.keys():
+            kwargs[names.OLD_ARGUMENTS[old]] = kwargs.pop(old)
         if on_texts is not None and texts.has_texts((args, kwargs)):
             return on_texts(*args, **kwargs)
         if is_open:

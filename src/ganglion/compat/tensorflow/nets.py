@@ -6,7 +6,10 @@ from typing import Any
 
 from ganglion import ops
 
-_FORMATS = {None: "channels_last", "NHWC": "channels_last", "NCHW": "channels_first"}
+
+def _data_format(name: str | None) -> str:
+    """Return what Keras calls `NHWC`, `NCW` and their kin."""
+    return "channels_first" if name is not None and name[1] == "C" else "channels_last"
 
 
 def _sizes(numbers: Any, name: str) -> Any:
@@ -14,10 +17,10 @@ def _sizes(numbers: Any, name: str) -> Any:
     if isinstance(numbers, int):
         return numbers
     sizes = [int(number) for number in numbers]
-    if len(sizes) == 4:
-        if sizes[0] != 1 or sizes[3] != 1:
+    if len(sizes) >= 4:
+        if sizes[0] != 1 or sizes[-1] != 1:
             raise ValueError(f"tf.nn: {name}={sizes} must be 1 for rows and channels.")
-        sizes = sizes[1:3]
+        sizes = sizes[1:-1]
     return tuple(sizes) if len(sizes) > 1 else sizes[0]
 
 
@@ -28,25 +31,6 @@ def _padding(padding: Any) -> str:
             "padding='VALID'."
         )
     return padding.lower()
-
-
-def conv2d(
-    input: Any,  # noqa: A002 (TensorFlow's name)
-    filters: Any,
-    strides: Any,
-    padding: Any,
-    data_format: str | None = "NHWC",
-    dilations: Any = None,
-) -> Any:
-    """Return the convolution of images with filters."""
-    return ops.conv(
-        input,
-        filters,
-        strides=_sizes(strides, "strides"),
-        padding=_padding(padding),
-        data_format=_FORMATS[data_format],
-        dilation_rate=1 if dilations is None else _sizes(dilations, "dilations"),
-    )
 
 
 def conv1d(
@@ -63,8 +47,27 @@ def conv1d(
         filters,
         strides=stride if isinstance(stride, int) else int(stride[len(stride) // 2]),
         padding=_padding(padding),
-        data_format="channels_first" if data_format == "NCW" else "channels_last",
+        data_format=_data_format(data_format),
         dilation_rate=dilations or 1,
+    )
+
+
+def convolution(
+    input: Any,  # noqa: A002 (TensorFlow's name)
+    filters: Any,
+    strides: Any = None,
+    padding: Any = "VALID",
+    data_format: str | None = None,
+    dilations: Any = None,
+) -> Any:
+    """Return the convolution of sequences, images or volumes with filters."""
+    return ops.conv(
+        input,
+        filters,
+        strides=1 if strides is None else _sizes(strides, "strides"),
+        padding=_padding(padding),
+        data_format=_data_format(data_format),
+        dilation_rate=1 if dilations is None else _sizes(dilations, "dilations"),
     )
 
 
@@ -82,7 +85,7 @@ def conv2d_transpose(
         filters,
         strides=_sizes(strides, "strides"),
         padding=_padding(padding),
-        data_format=_FORMATS[data_format],
+        data_format=_data_format(data_format),
     )
     wanted = [int(size) for size in output_shape]
     if list(result.shape[1:]) != wanted[1:]:
@@ -126,42 +129,42 @@ def depthwise_conv2d(
         filter,
         strides=_sizes(strides, "strides"),
         padding=_padding(padding),
-        data_format=_FORMATS[data_format],
+        data_format=_data_format(data_format),
         dilation_rate=1 if dilations is None else _sizes(dilations, "dilations"),
     )
 
 
-def max_pool2d(
+def max_pool(
     input: Any,  # noqa: A002
     ksize: Any,
     strides: Any,
     padding: Any,
-    data_format: str | None = "NHWC",
+    data_format: str | None = None,
 ) -> Any:
-    """Return the largest number of each window."""
-    return ops.max_pool(
-        input,
-        _sizes(ksize, "ksize"),
-        _sizes(strides, "strides"),
-        _padding(padding),
-        _FORMATS[data_format],
-    )
+    """Return the largest number of each window, along one to three axes."""
+    return _pool(ops.max_pool, input, ksize, strides, padding, data_format)
 
 
-def avg_pool2d(
+def avg_pool(
     input: Any,  # noqa: A002
     ksize: Any,
     strides: Any,
     padding: Any,
-    data_format: str | None = "NHWC",
+    data_format: str | None = None,
 ) -> Any:
-    """Return the mean of each window."""
-    return ops.average_pool(
-        input,
-        _sizes(ksize, "ksize"),
+    """Return the mean of each window, along one to three axes."""
+    return _pool(ops.average_pool, input, ksize, strides, padding, data_format)
+
+
+def _pool(
+    function: Any, x: Any, size: Any, strides: Any, padding: Any, data_format: Any
+) -> Any:
+    return function(
+        x,
+        _sizes(size, "ksize"),
         _sizes(strides, "strides"),
         _padding(padding),
-        _FORMATS[data_format],
+        _data_format(data_format),
     )
 
 
@@ -273,31 +276,7 @@ def separable_conv2d(
     apart = depthwise_conv2d(
         input, depthwise_filter, strides, padding, data_format, dilations
     )
-    return conv2d(apart, pointwise_filter, 1, "VALID", data_format)
-
-
-def conv3d(
-    input: Any,  # noqa: A002
-    filters: Any,
-    strides: Any,
-    padding: Any,
-    data_format: str | None = "NDHWC",
-    dilations: Any = None,
-) -> Any:
-    """Return the convolution of volumes with filters."""
-    steps, rates = (
-        tuple(int(size) for size in (sizes or (1, 1, 1, 1, 1))[1:4])
-        for sizes in (strides, dilations)
-    )
-    is_last = data_format in (None, "NDHWC")
-    return ops.conv(
-        input,
-        filters,
-        strides=steps,
-        padding=_padding(padding),
-        data_format="channels_last" if is_last else "channels_first",
-        dilation_rate=rates,
-    )
+    return convolution(apart, pointwise_filter, 1, "VALID", data_format)
 
 
 def ctc_loss(

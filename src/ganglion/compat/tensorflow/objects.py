@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from ganglion import ops, tensors, variables
+from ganglion import ops, tensors, tree, variables
 from ganglion.compat.tensorflow.data.elements import as_array
 from ganglion.compat.tensorflow.dtypes import DType
 from ganglion.compiler.ir.graph import Sizes, UnknownNumbersError, Value
@@ -18,12 +19,34 @@ from ganglion.variables import current_scope
 newaxis = None
 
 
-class OutOfRangeError(IndexError):
+class OpError(Exception):
+    """The base of TensorFlow's errors."""
+
+
+class OutOfRangeError(OpError, IndexError):
     """Data has ended."""
 
 
-class InvalidArgumentError(ValueError):
+class InvalidArgumentError(OpError, ValueError):
     """A check failed, or an argument has the wrong value."""
+
+
+# What scripts have `except` for beside those. Memory and files are Python's own.
+ResourceExhaustedError = MemoryError
+NotFoundError = FileNotFoundError
+UnimplementedError = NotImplementedError
+
+
+class AbortedError(OpError):
+    """Raised among machines that train together."""
+
+
+class FailedPreconditionError(OpError):
+    """Raised where state was not initialized."""
+
+
+class UnavailableError(OpError):
+    """Raised where another machine does not answer."""
 
 
 class _AnyTensor(type):
@@ -171,24 +194,65 @@ class Module:
     @property
     def variables(self) -> tuple[Any, ...]:
         """All variables of the module and of those within it."""
-        return tuple(_variables_in(list(vars(self).values())))
+        return tuple(x for x in _parts_of(self) if isinstance(x, variables.Variable))
 
     @property
     def trainable_variables(self) -> tuple[Any, ...]:
         """Those that learn."""
         return tuple(variable for variable in self.variables if variable.trainable)
 
+    @property
+    def non_trainable_variables(self) -> tuple[Any, ...]:
+        """Those that do not."""
+        return tuple(variable for variable in self.variables if not variable.trainable)
 
-def _variables_in(values: Any) -> Iterator[Any]:
-    for value in values:
-        if isinstance(value, variables.Variable):
-            yield value
-        elif isinstance(value, Module) or hasattr(value, "trainable_variables"):
-            yield from value.variables
-        elif isinstance(value, (list, tuple)):
-            yield from _variables_in(value)
-        elif isinstance(value, dict):
-            yield from _variables_in(list(value.values()))
+    @property
+    def submodules(self) -> tuple[Any, ...]:
+        """The modules and layers within it, at any depth."""
+        return tuple(
+            x for x in _parts_of(self) if not isinstance(x, variables.Variable)
+        )
+
+    @property
+    def name_scope(self) -> Any:
+        """A block in which nothing is named otherwise."""
+        return labelled(self.name)
+
+    @classmethod
+    def with_name_scope(cls, method: Any) -> Any:
+        """Return a method as it is: names of variables have no scopes here."""
+        return method
+
+
+def _parts_of(module: Any) -> Iterator[Any]:
+    """Yield the variables and modules within a module, each once.
+
+    In TensorFlow's order: attributes by name, what lies in a module after its own.
+    """
+    seen = {id(module)}
+    waiting = deque([module])
+    while waiting:
+        owner = waiting.popleft()
+        inside = []
+        for part in _held_by(owner):
+            if id(part) not in seen:
+                seen.add(id(part))
+                yield part
+                if not isinstance(part, variables.Variable):
+                    inside.append(part)
+        waiting.extendleft(reversed(inside))
+
+
+def _held_by(owner: Any) -> list[Any]:
+    if not isinstance(owner, Module):
+        return [*owner.variables]  # a layer
+    values = [vars(owner)[name] for name in sorted(vars(owner))]
+    return [
+        leaf
+        for leaf in tree.flatten(values)
+        if isinstance(leaf, (variables.Variable, Module))
+        or hasattr(leaf, "trainable_variables")
+    ]
 
 
 @contextmanager

@@ -26,7 +26,8 @@ def is_text(x: Any) -> bool:
     kind = getattr(getattr(x, "dtype", None), "kind", None)
     if kind is None or kind not in _TEXT:
         return getattr(getattr(x, "dtype", None), "name", "") == "string"
-    return kind != "O" or (x.size > 0 and isinstance(x.flat[0], (str, bytes)))
+    array = np.asarray(x)  # also of a column of a frame
+    return kind != "O" or (array.size > 0 and isinstance(array.flat[0], (str, bytes)))
 
 
 def as_text_array(x: Any, name: str) -> np.ndarray:

@@ -24,6 +24,7 @@ from ganglion.compiler.pipeline import Pass, Pipeline, kernel_pass
 from ganglion.compiler.plan.kernels import Buffer, Kernel
 from ganglion.compiler.plan.lowering import Preferences, lower, never_packed
 from ganglion.compiler.plan.rules import RULES
+from ganglion.export.bands import in_bands
 from ganglion.export.inference import Inference
 from ganglion.export.interface import Interface
 from ganglion.export.loops import neighbours_together, skip_zeros_of_relu
@@ -96,7 +97,10 @@ def pipeline_for(machine: Machine, weights_as_they_are: bool = False) -> Pipelin
         "pixels side by side share weights and windows in registers",
         partial(neighbours_together, most=machine.neighbours),
     )
-    return replace(PIPELINE, passes=(*passes, zeros, neighbours, BORDERS))
+    bands = kernel_pass(
+        "bands", "large products stay in the cache until they are read", in_bands
+    )
+    return replace(PIPELINE, passes=(*passes, zeros, neighbours, BORDERS, bands))
 
 
 class Constants:

@@ -18,8 +18,8 @@ from ganglion.metrics import Mean
 from ganglion.training.data_adapters import Table
 from ganglion.training.fit_loop import FitLoop, Interrupt, Supervisor, supervised
 from ganglion.training.run_ahead import RunAhead
-from ganglion.training.sharing import Structure
 from ganglion.training.state import Logs
+from ganglion.training.structure import Structure
 from ganglion.training.tracing import Step
 from ganglion.variables import Variable
 

@@ -1,21 +1,16 @@
 """Steps that several models share: traced and compiled for the first of them.
 
-Two models whose structures are equal have equal steps, each with its own variables. A
-structure is all that a step is traced from: layers, losses, metrics, optimizer and
-every number in them that is not a variable. It is read off the objects themselves, so
-that what was changed after construction counts. Models that differ in hyperparameters
-are traced each, and share what is compiled: such numbers are inputs of a program.
-Objects and functions that are not Ganglion's may look at anything: a model with such is
-traced, and shares what is compiled with those whose traces are equal.
+Models of equal structure (`structure.py`) have equal steps. Those that differ in
+hyperparameters are traced each, and share what is compiled: such numbers are inputs of
+a program. So do models with objects or functions that are not Ganglion's, where their
+traces are equal.
 """
 
 from __future__ import annotations
 
-import functools
 import threading
-import types
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,182 +19,12 @@ import numpy as np
 from ganglion import config, random, tree
 from ganglion.compiler import registry
 from ganglion.compiler.ir.graph import Constant, Graph, Input, Program, Value
-from ganglion.random import SeedGenerator
 from ganglion.symbolic import KerasTensor
 from ganglion.training.compile_utils import Outputs, is_structured
 from ganglion.training.data_adapters import Batch, Signature
+from ganglion.training.structure import PLAIN, Structure, UnknownCodeError
 from ganglion.training.tracing import Step
-from ganglion.variables import Variable, suspended
-
-# What an object remembers, or is called, and no step depends on.
-_IGNORED = frozenset(
-    (
-        "name", "path", "_path", "created", "grad", "history", "notes",
-        "stop_training", "stop_evaluating", "stop_predicting", "initial_epoch",
-        "steps_per_execution", "jit_compile", "_step_cache", "_init_values",
-        "_initial_weights", "_compile_arguments", "_was_called",
-        "_warned_of_structure", "_inferred", "_tracker", "_output_names",
-        "input_hint", "_array", "steps_done", "saved_metrics", "was_loaded",
-        "callbacks", "saved_callbacks", "epoch_logs", "unfolded_calls", "is_plain",
-    )
-)  # fmt: skip
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
-_EXACT = frozenset((bool, int, str, bytes, type(None)))  # equal ones are the same
-
-
-class _UnknownCodeError(Exception):
-    """Something in a model whose meaning cannot be read off it."""
-
-
-@dataclass(frozen=True)
-class Structure:
-    """All that steps of a model depend on, and its variables in a fixed order."""
-
-    key: tuple[Any, ...]
-    variables: tuple[Variable, ...]
-
-
-class _Reader:
-    """Reads a structure: objects are told apart by the order they are met in."""
-
-    def __init__(self) -> None:
-        self.variables: list[Variable] = []
-        self._tokens: list[Any] = []
-        self._seen: dict[int, int] = {}
-        self._kept: list[Any] = []  # so that ids stay their own
-
-    def read(self, *things: Any) -> Structure:
-        for thing in things:
-            self._visit(thing)
-        return Structure(tuple(self._tokens), tuple(self.variables))
-
-    def _visit(self, thing: Any) -> None:
-        if type(thing) in _EXACT:  # most of what there is
-            self._tokens.append((type(thing), thing))
-            return
-        if isinstance(thing, _PLAIN):
-            # Equal numbers of different types are different: 1, 1.0, True, -0.0.
-            self._tokens.append((type(thing).__name__, repr(thing)))
-            return
-        number = self._seen.get(id(thing))
-        if number is not None:
-            self._tokens.append(("seen", number))
-            return
-        self._seen[id(thing)] = len(self._seen)
-        self._kept.append(thing)
-        if isinstance(thing, Variable):
-            self.variables.append(thing)
-            kind = (thing.unsynced_array.shape, str(thing.unsynced_array.dtype))
-            self._tokens.append(("variable", *kind))
-            self._visit_attributes(thing)
-        elif isinstance(thing, (list, tuple, set, frozenset, dict)):
-            self._visit_container(thing)
-        elif isinstance(thing, (np.ndarray, np.generic)):
-            array = np.asarray(thing)
-            self._tokens.append((array.shape, str(array.dtype), array.tobytes()))
-        else:
-            self._visit_object(thing)
-
-    def _visit_container(self, thing: Any) -> None:
-        if not is_ours(type(thing)) and type(thing).__module__ not in _STANDARD:
-            raise _UnknownCodeError
-        self._tokens.append((type(thing).__name__, len(thing)))
-        if isinstance(thing, dict):
-            for pair in thing.items():
-                self._visit_each(pair)
-        elif isinstance(thing, (set, frozenset)):
-            if not all(isinstance(element, _PLAIN) for element in thing):
-                raise _UnknownCodeError  # in no order that two models share
-            self._tokens.append(tuple(sorted(map(repr, thing))))
-        else:
-            self._visit_each(thing)
-
-    def _visit_each(self, things: Any) -> None:
-        for thing in things:
-            self._visit(thing)
-
-    def _visit_object(self, thing: Any) -> None:
-        if isinstance(thing, (type, np.dtype)):
-            self._tokens.append(("type", _known_name(thing)))
-        elif isinstance(thing, types.FunctionType):
-            line = thing.__code__.co_firstlineno  # lambdas have no name of their own
-            self._tokens.append(("function", _known_name(thing), line))
-            cells = thing.__closure__ or ()
-            self._visit_each([cell.cell_contents for cell in cells])
-            self._visit_each([thing.__defaults__, thing.__kwdefaults__])
-        elif isinstance(thing, types.MethodType):
-            self._tokens.append(("method", thing.__name__))
-            self._visit(thing.__self__)
-        elif isinstance(thing, functools.partial):
-            self._tokens.append("partial")
-            self._visit_each((thing.func, thing.args, thing.keywords))
-        else:
-            kind: Any = type(thing)
-            self._tokens.append(("object", _class_name(kind)))
-            self._visit_attributes(thing)
-
-    def _visit_attributes(self, thing: Any) -> None:
-        ignored = _IGNORED
-        generator = getattr(thing, "seed_generator", None)
-        if isinstance(thing, SeedGenerator) or isinstance(generator, SeedGenerator):
-            ignored = ignored | {"seed"}  # where the generator began
-        for name, value in _attributes(thing):
-            # Weights are there already: what drew them does not matter any more.
-            if name not in ignored and not name.endswith("initializer"):
-                self._tokens.append(name)
-                self._visit(value)
-
-
-_STANDARD = ("builtins", "collections")
-
-
-def is_ours(kind: Any) -> bool:
-    """Return whether a class or function is Ganglion's."""
-    module = str(getattr(kind, "__module__", ""))
-    return module == "ganglion" or module.startswith("ganglion.")
-
-
-def _known_name(thing: Any) -> str:
-    """Return what a class or function is called, if it is Ganglion's or Python's."""
-    if isinstance(thing, np.dtype):
-        return str(thing)
-    module = str(getattr(thing, "__module__", ""))
-    if not is_ours(thing) and module not in (*_STANDARD, "numpy"):
-        raise _UnknownCodeError
-    return f"{module}.{thing.__qualname__}"
-
-
-@functools.cache
-def _class_name(kind: Any) -> str:
-    return _known_name(kind)
-
-
-def _attributes(thing: Any) -> Iterator[tuple[str, Any]]:
-    yield from vars(thing).items() if hasattr(thing, "__dict__") else ()
-    kind: Any = type(thing)
-    for name in _slots_of(kind):
-        if hasattr(thing, name):
-            yield name, getattr(thing, name)
-
-
-@functools.cache
-def _slots_of(kind: Any) -> tuple[str, ...]:
-    names: list[str] = []
-    for base in kind.__mro__:
-        slots = base.__dict__.get("__slots__", ())
-        names += (slots,) if isinstance(slots, str) else slots
-    return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
-
-
-def structure_of(model: Any) -> Structure | None:
-    """Return the structure of a model that is ready to train, None if it is hidden."""
-    calls = model._network.calls if model._network is not None else []
-    try:
-        # Call after call: from the last one on, the way back would be deep.
-        return _Reader().read(*calls, model)
-    except (_UnknownCodeError, RecursionError):
-        return None
-
+from ganglion.variables import suspended
 
 # ---- the steps that models share -----------------------------------------------------
 
@@ -368,7 +193,7 @@ def program_key(program: Program) -> tuple[Any, ...] | None:
     roles |= {name: number for number, name in enumerate(program.state)}
     try:
         graph = _graph_tokens(program.graph, roles)
-    except _UnknownCodeError:
+    except UnknownCodeError:
         return None
     return (*config.traced_choices(), program.data, program.results, graph)
 
@@ -398,7 +223,7 @@ def _graph_tokens(graph: Graph, roles: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _attr_token(attr: Any) -> Any:
-    if isinstance(attr, _PLAIN):
+    if isinstance(attr, PLAIN):
         return type(attr).__name__, repr(attr)
     if isinstance(attr, (tuple, list)):
         return tuple(map(_attr_token, attr))
@@ -409,7 +234,7 @@ def _attr_token(attr: Any) -> Any:
         return array.shape, str(array.dtype), array.tobytes()
     if isinstance(attr, Graph):
         return _graph_tokens(attr, {})
-    raise _UnknownCodeError
+    raise UnknownCodeError
 
 
 def _shareable(

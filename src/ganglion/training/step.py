@@ -21,8 +21,9 @@ from ganglion.training import own_steps, sharing, tracing
 from ganglion.training.buckets import LengthBuckets
 from ganglion.training.data_adapters import Signature, Table
 from ganglion.training.own_steps import EagerSteps
-from ganglion.training.sharing import SharedSteps, Structure
+from ganglion.training.sharing import SharedSteps
 from ganglion.training.state import Cursor, TrainableModel, is_own
+from ganglion.training.structure import Structure, is_ours, structure_of
 from ganglion.training.tracing import Step, state_arrays
 from ganglion.variables import Variable
 
@@ -123,13 +124,13 @@ class StepCache:
     ) -> Structure | None:
         """Read the structure once, of a model that is ready to train."""
         if not self._is_read and kind == "predict":
-            return sharing.structure_of(self._model) if self._model.built else None
+            return structure_of(self._model) if self._model.built else None
         if not self._is_read:
             if not self._model.built:
                 tracing.predict_step(self._model, table.names, signature)
             self._model.prepare_training()
             is_ready = sharing.build_compiled(self._model, table.names, signature)
-            self._structure = sharing.structure_of(self._model) if is_ready else None
+            self._structure = structure_of(self._model) if is_ready else None
             self._is_read = True
         return self._structure
 
@@ -155,7 +156,7 @@ class StepCache:
             if len(_met) > MOST_MET:
                 _met.pop(next(iter(_met)), None)
             return self._traced(kind, table, signature)
-        if not sharing.is_ours(type(model)) or is_own(model, kind) or not model.built:
+        if not is_ours(type(model)) or is_own(model, kind) or not model.built:
             return self._traced(kind, table, signature)
         # Read anew each time: what was changed meanwhile counts, as in a trace.
         structure = self._structure_for(kind, table, signature)
@@ -179,7 +180,7 @@ class StepCache:
             model, table.names, signature
         ):
             return None
-        return sharing.structure_of(model)
+        return structure_of(model)
 
     def _traced(self, kind: str, table: Table, signature: Signature) -> Step:
         registry.expect()

@@ -28,11 +28,6 @@ from ganglion.recipes import Recipe
 FOLDER = ROOT / "docs" / "recipes"
 LOGS = FOLDER / "logs"
 BENCHMARKS = ROOT / "docs" / "benchmarks.md"
-# What an earlier run gave, where there is no log of a whole training.
-EARLIER = {
-    "cifar10-cam": "A training of all 50 epochs, with augmentation, reached .861 on "
-    "the test images: [class activation maps](../explain.md#what-we-saw) of it.",
-}
 WIDTH, HEIGHT, MARGIN = 640, 280, 44
 
 
@@ -175,9 +170,7 @@ def _results(recipe: Recipe) -> str:
 def _log(recipe: Recipe) -> list[str]:
     log = log_of(recipe.name)
     if log is None:
-        told = EARLIER.get(recipe.name, "")
-        text = "No log of a whole training is kept here yet."
-        return ["## Log", f"{text} {told}".rstrip()]
+        return ["## Log", "No log of a whole training is kept here yet."]
     about, epochs = log
     made = f"`{about['command']}`, Ganglion {about['version']}, {about['machine']}, "
     made += f"{about['date']}."

@@ -123,7 +123,7 @@ def test_trials_leave_results_as_they_are(monkeypatch):
     executable.forced_threads = 1
     expected = ran(executable, data, state, 20)
     executable.forced_threads = None
-    tuned = replace(tuning.CPU, worth_trying=0.0, trial=1.0, hopeless=100.0)
+    tuned = replace(tuning.CPU, worth_waking=0.0, trial=1.0, hopeless=100.0)
     monkeypatch.setattr(tuning, "CPU", tuned)
     config.set_threads(3)
     same(ran(executable, data, state, 20), expected)

@@ -80,7 +80,7 @@ def started(threads: int) -> subprocess.Popen[str]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env=os.environ | {"GANGLION_THREADS": str(threads)},
+        env=os.environ | {"GANGLION_THREADS": str(threads), "GANGLION_BACKEND": "cpu"},
     )
 
 

@@ -234,12 +234,13 @@ class CompiledProgram:
         """Return on how many threads to run how many of some steps, and if to try."""
         if self.poisons:
             return self._threads(steps), 1, None
-        if self.forced_threads or self._alone * steps < tuning.CPU.worth_trying:
-            return self._threads(steps), steps, None
         most = config.threads()
-        trials = self._trials(most) if most > 1 else None
-        if trials is None or trials.is_decided or (count := trials.next()) is None:
+        is_small = self._alone * steps < tuning.CPU.worth_waking
+        if self.forced_threads or most == 1 or is_small:
             return self._threads(steps), steps, None
+        trials = self._trials(most)
+        if trials.is_decided or (count := trials.next()) is None:
+            return trials.best, steps, None
         enough = math.ceil(tuning.CPU.trial / trials.estimates[count])
         return count, min(enough, steps), trials
 

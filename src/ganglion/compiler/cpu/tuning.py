@@ -89,7 +89,8 @@ class CpuTuning:
     many_threads: int = 16  # that fewer pieces are cut further for
     even_share: float = 1.25  # of the slowest of those, in units of an equal one
     map_grain: int = 64  # elements of a map over one axis that stay on one thread
-    barrier: float = 700.0  # what waiting for all threads costs at least
+    # What waiting for all threads costs at least: others' results are fetched, too.
+    barrier: float = 2_000.0
     crowded_barrier: float = 25_000.0  # where other work keeps threads from their cores
     worth_sharing: float = 2_000.0  # work of a kernel: less stays on one thread
     bytes_alone: int = 32 * 1024  # of others' results that one thread reads, likewise
@@ -100,7 +101,6 @@ class CpuTuning:
     more_threads: float = 0.97  # of the time on half as many, likewise
     trials: int = 2  # of a number of threads: what disturbs one is seldom in both
     trial: float = 1_000_000.0  # work of the steps of a trial, by estimate
-    worth_trying: float = 20_000_000.0  # work of a run: less is over before
     hopeless: float = 1.6  # estimate, in units of that of the fastest so far
     try_again: float = 10.0  # seconds, after which other work may have come or gone
     spins: int = 40_000  # about a millisecond: waking a core may take 100 µs

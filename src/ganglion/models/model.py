@@ -27,15 +27,17 @@ class LayerList(list[Layer]):
     It takes the layer off the list of the model, and leaves the calls as they are.
     """
 
-    def __init__(self, layers: list[Layer]) -> None:
-        super().__init__(layers)
-        self._stack = layers
+    def __init__(self, shown: list[Layer], layers: list[Layer]) -> None:
+        super().__init__(shown)
+        self._layers = layers
 
     def pop(self, index: Any = -1) -> Layer:
         new = "`Model(model.inputs, model.layers[-2].output)`"
         keras2.note("`model.layers.pop()`", new, changes_defaults=False)
-        self._stack.pop(index)
-        return super().pop(index)
+        layer = super().pop(index)
+        if layer in self._layers:  # not an InputLayer that stands in for another
+            self._layers.remove(layer)
+        return layer
 
 
 class Model(OldMethods):
@@ -78,7 +80,8 @@ class Model(OldMethods):
         """The layers directly below this model."""
         if self._network is not None:
             network = self._network
-            return LayerList([*network.stand_ins.values(), *network.layers])
+            shown = [*network.stand_ins.values(), *network.layers]
+            return LayerList(shown, network.layers)
         return super()._layers_below()
 
     @layers.setter

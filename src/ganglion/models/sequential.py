@@ -47,7 +47,7 @@ class Sequential(Model):
 
     @property
     def layers(self) -> list[Layer]:
-        return LayerList(self._stack)
+        return LayerList(self._stack, self._stack)
 
     @layers.setter
     def layers(self, layers: Any) -> None:

@@ -7,7 +7,10 @@ from cuda_checks import play_gpu
 
 import ganglion as keras
 from ganglion import layers, many
+from ganglion.compiler.cuda import code
 from ganglion.many import lockstep
+from ganglion.training import sharing
+from ganglion.training.step import StepCache
 
 pytestmark = pytest.mark.skipif(
     cuda_host.reason() is not None, reason=str(cuda_host.reason())
@@ -113,3 +116,32 @@ def test_no_room_for_all_at_once_is_said(monkeypatch, capsys):
     assert len(trained) == 3
     assert sizes == [3, 1, 2]
     assert "in parts" in "".join(capsys.readouterr())
+
+
+def test_a_set_like_the_last_one_is_neither_traced_nor_emitted_again(monkeypatch):
+    traced, emitted = [], []
+    trace, emit = StepCache.traced, code.emit_program
+
+    def noted_trace(self, *args):
+        traced.append(args)
+        return trace(self, *args)
+
+    def noted_emit(*args):
+        emitted.append(args)
+        return emit(*args)
+
+    monkeypatch.setattr(StepCache, "traced", noted_trace)
+    monkeypatch.setattr(code, "emit_program", noted_emit)
+    sharing.RECENT.clear()
+    arguments = {"batch_size": 20, "epochs": 2, "verbose": 0}
+    first = many.fit_many(build, SETTINGS, X, Y, **arguments)
+    steps = len(traced)
+    assert len(emitted) == steps == 1
+    again = many.fit_many(build, SETTINGS, X, Y, **arguments)
+    assert (len(traced), len(emitted)) == (steps, steps)
+    for one, other in zip(first, again, strict=True):
+        assert one.history.history == other.history.history
+    many.fit_many(build, SETTINGS[:2], X, Y, **arguments)
+    assert (len(traced), len(emitted)) == (steps, steps + 1)  # for so many models
+    many.fit_many(build, many.grid(rate=[0.1], units=[3], seed=[0, 1]), X, Y)
+    assert len(traced) == steps + 1

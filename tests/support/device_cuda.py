@@ -27,7 +27,7 @@ sys.path[:0] = [*SUPPORT_PATHS, str(SOURCE)]
 
 from ganglion import config, optimizers, utils  # noqa: E402
 from ganglion.compiler import reference  # noqa: E402
-from ganglion.compiler.cuda import backend, emit  # noqa: E402
+from ganglion.compiler.cuda import backend, code, emit  # noqa: E402
 from ganglion.compiler.cuda import driver as cuda_driver  # noqa: E402
 from ganglion.compiler.cuda.target import TUNING, GpuSpec  # noqa: E402
 from ganglion.compiler.ir.table import OPS  # noqa: E402
@@ -166,8 +166,8 @@ def compile_share(job):
 
 
 def compile_functions(emission, compiler):
-    for bundle in backend.bundles_of(emission.functions, os.cpu_count()):
-        backend.code_of([emission.functions[name] for name in bundle], compiler)
+    for bundle in code.bundles_of(emission.functions, os.cpu_count()):
+        code.code_of([emission.functions[name] for name in bundle], compiler)
 
 
 def compile_ahead(kind, precisions, capability, workers):

@@ -121,10 +121,10 @@ class Group:
     # ---- programs and memory -------------------------------------------------------
 
     def _runs(self, kind: str, table: Any, size: int) -> Iterator[_Run | None]:
-        loop = self._lead.loop
+        loop, structure = self._lead.loop, self._lead.structure
         shuffle = loop.shuffle and kind == "train"
         for signature, steps in loop.cache.signatures(kind, table, size, shuffle):
-            step = loop.cache.traced(kind, table, signature)
+            step = loop.cache.traced_as(structure, kind, table, signature)
             program = registry.compile_models(step.program, self._count)
             if program is None or step.late:
                 yield None

@@ -162,6 +162,12 @@ class StepCache:
         structure = self._structure_for(kind, table, signature)
         if structure is None:
             return self._traced(kind, table, signature)
+        return self.traced_as(structure, kind, table, signature)
+
+    def traced_as(
+        self, structure: Structure, kind: str, table: Table, signature: Signature
+    ) -> Step:
+        """Return a step of the model, that of an equal one if it was traced before."""
         key = (*self._key(kind, table, signature), structure.key)
         step = sharing.RECENT.get(key, structure)
         if step is None:

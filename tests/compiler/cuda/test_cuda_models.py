@@ -8,7 +8,7 @@ from cuda_checks import emulated, precision
 import ganglion as keras
 from ganglion import config, layers
 from ganglion.compiler import reference
-from ganglion.compiler.cuda import backend, emit
+from ganglion.compiler.cuda import backend, code, emit
 from ganglion.compiler.cuda.model_states import ModelRows
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.training.data_adapters import Table
@@ -110,7 +110,7 @@ def test_tiles_for_many_models_have_the_bits_of_one_alone(
         texts.append("".join(emission.functions.values()))
         return emission
 
-    monkeypatch.setattr(backend, "emit_program", for_many)
+    monkeypatch.setattr(code, "emit_program", for_many)
     check_bits(build, True, precise)
     together, alone = texts
     exact = precise == "float32"

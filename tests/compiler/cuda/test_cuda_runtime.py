@@ -18,7 +18,7 @@ from step_programs import step_of
 import ganglion as keras
 from ganglion import config
 from ganglion.compiler import device_arrays, reference, registry
-from ganglion.compiler.cuda import backend
+from ganglion.compiler.cuda import backend, code
 from ganglion.compiler.cuda import driver as cuda_driver
 from ganglion.compiler.cuda import memory as cuda_memory
 from ganglion.compiler.cuda.backend import MOST_BINDINGS
@@ -353,8 +353,8 @@ def test_machine_code_of_another_compiler_is_not_used():
     for version in ("NVRTC 12.9, c++17", "NVRTC 13.0, c++17", "NVRTC 13.0, c++20"):
         driver.compiled_by = version
         before = driver.compiled
-        backend.code_of(["void NAME() {}"], driver)
-        backend.code_of(["void NAME() {}"], driver)
+        code.code_of(["void NAME() {}"], driver)
+        code.code_of(["void NAME() {}"], driver)
         assert driver.compiled == before + 1
 
 

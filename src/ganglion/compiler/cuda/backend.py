@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import signal
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -14,12 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import config
-from ganglion.compiler import cache as cpu_cache
 from ganglion.compiler import device_arrays
 from ganglion.compiler.cuda import driver as cuda_driver
-from ganglion.compiler.cuda.driver import Driver, OutOfMemory
-from ganglion.compiler.cuda.emit import Call, Emission, emit_program
+from ganglion.compiler.cuda.code import LoadedCode
+from ganglion.compiler.cuda.emit import Call
 from ganglion.compiler.cuda.launches import NEXT
 from ganglion.compiler.cuda.memory import (
     IN_USE,
@@ -30,13 +26,10 @@ from ganglion.compiler.cuda.memory import (
     contiguous,
 )
 from ganglion.compiler.cuda.model_states import ModelRows, ModelStates
-from ganglion.compiler.cuda.prelude import source
 from ganglion.compiler.cuda.text import THREADS
 from ganglion.compiler.ir.graph import Program
 from ganglion.compiler.plan.kernels import Buffer
-from ganglion.system import terminal
 
-BUNDLE, BUNDLES_PER_CORE = 4, 3  # functions compiled as one; bundles of a core
 MOST_NODES, MOST_STEPS = 2048, 32  # launches and steps in one graph
 FEWEST_STEPS = 3  # below, launching is faster than recording
 MOST_BINDINGS = 4  # whose recordings are kept: every `fit` may have arrays of its own
@@ -61,7 +54,9 @@ def compile_models(program: Program, models: int) -> CompiledProgram | None:
     """
     if program.results or program.graph.has_loops:
         return None
-    return CompiledProgram(program, memory(), models)
+    on = memory()
+    on.driver.use()
+    return CompiledProgram(program, on, models, LoadedCode.kept(program, on, models))
 
 
 def model_rows(first: Sequence[np.ndarray], models: int) -> ModelRows:
@@ -87,26 +82,6 @@ def undisturbed() -> Iterator[None]:
             before(*interrupts[0])
 
 
-def bundles_of(functions: dict[str, str], cores: int) -> list[list[str]]:
-    """Return names of functions that are compiled together: each some long, some short.
-
-    There are enough of them for all cores, in several turns: how long one takes cannot
-    be told from its text. Without cores to share the work, it is all done at once.
-
-    >>> bundles_of({name: "x" * len(name) for name in ("a", "bb", "ccc", "d", "ee")}, 1)
-    [['ccc'], ['bb', 'd'], ['ee', 'a']]
-    """
-    names = sorted(functions, key=lambda name: -len(functions[name]))
-    if not cores:
-        return [names]
-    count = max(-(-len(names) // BUNDLE), min(BUNDLES_PER_CORE * cores, len(names)))
-    bundles: list[list[str]] = [[] for _ in range(count)]
-    for number, name in enumerate(names):
-        round_number, index = divmod(number, count)
-        bundles[count - 1 - index if round_number % 2 else index].append(name)
-    return bundles
-
-
 @cache
 def memory() -> Memory:
     """Return the memory of this process's GPU."""
@@ -119,48 +94,6 @@ def free_memory() -> None:
         memory.free()
 
 
-def code_of(functions: Sequence[str], driver: Driver) -> bytes:
-    """Return functions as machine code, from the cache where they are known."""
-    text = source(functions)
-    key = hashlib.sha256(text.encode()).hexdigest()
-    path = cpu_cache.path_of("cuda", driver.compiler(), key)
-    known = cpu_cache.read(path)
-    if known is None:
-        known = driver.compile(text)
-        cpu_cache.keep(path, known)
-    return known
-
-
-def _load(emission: Emission, memory: Memory) -> tuple[list[Any], dict[str, Any]]:
-    """Compile all functions, several at a time, and load them."""
-    driver = memory.driver
-    bundles = bundles_of(emission.functions, driver.cores)
-
-    def compiled(bundle: list[str]) -> bytes:
-        return code_of([emission.functions[name] for name in bundle], driver)
-
-    with ThreadPoolExecutor(max(min(len(bundles), driver.cores), 1)) as pool:
-        codes = list(pool.map(compiled, bundles))
-    modules, loaded = list[Any](), dict[str, Any]()
-    with memory.lock:
-        for bundle, code in zip(bundles, codes, strict=True):
-            try:
-                module, functions = driver.load(code, bundle)
-            except OutOfMemory:
-                memory.unload([], modules)
-                size, purpose = len(code), "a program's code"
-                raise memory.refused(size, purpose, "its layers") from None
-            modules.append(module)
-            loaded |= functions
-        if not emission.keeps_cache:
-            for function in loaded.values():
-                driver.prefer_shared(function)
-        for call in emission.calls:
-            if call.shared > 48 * 1024:
-                driver.allow_shared(loaded[call.function], call.shared)
-    return modules, loaded
-
-
 class CompiledProgram:
     """A program as machine code, its memory on the device, and its recorded steps.
 
@@ -169,20 +102,21 @@ class CompiledProgram:
 
     keeps_on_device = True
 
-    def __init__(self, program: Program, on: Memory, models: int = 1) -> None:
+    def __init__(
+        self,
+        program: Program,
+        on: Memory,
+        models: int = 1,
+        code: LoadedCode | None = None,
+    ) -> None:
         self._memory, self._driver, self._models = on, on.driver, models
         self._driver.use()
-        spec = replace(self._driver.spec, precision=config.precision())
-        if spec.products != spec.precision:
-            terminal.tell_once(
-                f"{self._driver.name} has no {spec.precision}: products are "
-                f"{spec.products}."
-            )
-        self.emission = emit_program(program, spec, models)
+        self._bindings: dict[tuple[int, ...], _Binding] = {}
+        self._code = code or LoadedCode(program, on, models)
+        self.emission = self._code.emission
+        self._functions = self._code.functions
         self._schedule = self.emission.schedule
         self.plan = plan = self._schedule.plan
-        self._bindings: dict[tuple[int, ...], _Binding] = {}
-        self._modules, self._functions = _load(self.emission, on)
         with on.lock:
             self._workspace = Workspace(self.emission, on, models)
         written = {b.key for kernel in plan.kernels for b in kernel.writes()}
@@ -192,13 +126,10 @@ class CompiledProgram:
         self.poisons = False
 
     def __del__(self) -> None:
-        if modules := getattr(self, "_modules", None):
-            graphs = [
-                g
-                for binding in self._bindings.values()
-                for g in binding.graphs.values()
-            ]
-            self._memory.discard(partial(self._memory.unload, graphs, modules))
+        bindings = getattr(self, "_bindings", {})
+        graphs = [g for binding in bindings.values() for g in binding.graphs.values()]
+        if graphs:  # which go before the code that they launch
+            self._memory.discard(partial(self._memory.unload, graphs, []))
 
     def run(
         self,

@@ -60,6 +60,7 @@ class Memory:
         self._discarded: deque[Callable[[], None]] = deque()
         self._arena = (0, 0)
         self._waits = 0
+        self.kept_code: dict[Any, Any] = {}  # see `code.py`
         self.lock = threading.RLock()
         IN_USE.add(self)
 
@@ -129,6 +130,7 @@ class Memory:
         """Give back to the device what no program uses now, and the shared arena."""
         with self.lock:
             self.driver.use()
+            self.kept_code.clear()
             self.collect()
             self._give_back()
             address, _ = self._arena
@@ -197,14 +199,8 @@ class Memory:
         if mirror.host_range is not None:
             self._data_mirrors.pop(mirror.host_range, None)
         self.release(mirror.address, mirror.size)
-        if mirror.host_copy is None:
-            return
-        if self._spare_pinned_bytes + mirror.size <= SPARE_PINNED:
-            self._spare_pinned[mirror.size].append(mirror.host_copy)
-            self._spare_pinned_bytes += mirror.size
-        else:
-            self.wait()  # a copy may still read it
-            self.driver.free_host(mirror.host_copy)
+        if mirror.host_copy is not None:
+            self.release_host(mirror.host_copy)
 
     def refresh(self, array: np.ndarray, mirror: Mirror, is_data: bool) -> bool:
         """Copy an array to the device if it has changed; return whether it has."""
@@ -215,7 +211,7 @@ class Memory:
             mirror.is_current = True
             return True
         if mirror.host_copy is None:
-            mirror.host_copy = self._host_array(array.nbytes)
+            mirror.host_copy = self.host_array(array.nbytes)
         elif _equal(mirror.host_copy, array):
             return False
         if mirror.uploaded == self._waits:  # that copy may still read what it saw
@@ -230,7 +226,8 @@ class Memory:
         self.driver.wait()
         self._waits += 1
 
-    def _host_array(self, nbytes: int) -> np.ndarray:
+    def host_array(self, nbytes: int) -> np.ndarray:
+        """Return memory of the host that is copied from and to quickly."""
         spare = self._spare_pinned[nbytes]
         if spare:
             self._spare_pinned_bytes -= nbytes
@@ -239,6 +236,15 @@ class Memory:
             return self.driver.host_array(nbytes)
         except OutOfMemory:  # copies from and to other memory are only slower
             return np.empty(nbytes, np.uint8)
+
+    def release_host(self, array: np.ndarray) -> None:
+        """Keep memory of the host for who needs as much, if it is not too much."""
+        if self._spare_pinned_bytes + array.nbytes <= SPARE_PINNED:
+            self._spare_pinned[array.nbytes].append(array)
+            self._spare_pinned_bytes += array.nbytes
+        else:
+            self.wait()  # a copy may still read it
+            self.driver.free_host(array)
 
     def copy_to_host(self, mirror: Mirror, array: np.ndarray) -> None:
         """Copy what the device has into an array, under the lock."""
@@ -250,7 +256,7 @@ class Memory:
     def fetch(self, mirror: Mirror) -> None:
         """Start copying what the device has; it is in `seen` after a wait."""
         if mirror.host_copy is None:
-            mirror.host_copy = self._host_array(mirror.size)
+            mirror.host_copy = self.host_array(mirror.size)
         self.driver.download(mirror.host_copy, mirror.address)
 
 

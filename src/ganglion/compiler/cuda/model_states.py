@@ -57,14 +57,14 @@ class ModelRows:
             remedy = "how many models are trained at once"
             nbytes = self.stride * models
             self._address = on.allocate(nbytes, purpose, remedy)
-            self._host = on.driver.host_array(nbytes).reshape(models, self.stride)
+            self._host = on.host_array(nbytes).reshape(models, self.stride)
 
     def __del__(self) -> None:
         if hasattr(self, "_host"):
             address, nbytes = self._address, self.stride * self.models
             self._memory.discard(partial(self._memory.release, address, nbytes))
             host = self._host.reshape(-1)
-            self._memory.discard(partial(self._memory.driver.free_host, host))
+            self._memory.discard(partial(self._memory.release_host, host))
 
     def array(self, number: int) -> np.ndarray:
         """Return a variable of all models on the host: a view, one row for each."""

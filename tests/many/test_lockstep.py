@@ -143,5 +143,6 @@ def test_a_set_like_the_last_one_is_neither_traced_nor_emitted_again(monkeypatch
         assert one.history.history == other.history.history
     many.fit_many(build, SETTINGS[:2], X, Y, **arguments)
     assert (len(traced), len(emitted)) == (steps, steps + 1)  # for so many models
-    many.fit_many(build, many.grid(rate=[0.1], units=[3], seed=[0, 1]), X, Y)
+    others = many.grid(rate=[0.1], units=[3], seed=[0, 1])
+    many.fit_many(build, others, X, Y, **arguments)
     assert len(traced) == steps + 1

@@ -243,9 +243,6 @@ class Group:
             logs[name] = means.astype(metric.dtype).astype(float).tolist()
         return {name: logs[name] for name in sorted(logs)}
 
-    def _sum_of(self, variable: Variable) -> np.ndarray:
-        return self._rows.array(self._sums[id(variable)])
-
     def _logs_one_by_one(self) -> dict[str, list[float]]:
         every: list[Logs] = []
         for which, member in enumerate(self._members):

@@ -240,7 +240,6 @@ class Library:
 
 # ---- the functions of kernels ------------------------------------------------------
 
-Forms = Mapping[Hashable, Form]
 Entry = tuple[Signature, bytes]  # how a function is called, and its machine code
 KEPT_FUNCTIONS = 4096  # functions that stay loaded when no program has them any more
 

@@ -388,7 +388,7 @@ def test_progress_shows_models_done_and_the_best(capsys):
         ),
         ({"build": []}, "The list of models is empty"),
         ({"build": build()}, "or a list of compiled models"),
-        ({"build": [build()] * 2}, "is there twice"),
+        ({"build": [build()] * 2}, "appears twice"),
         ({"build": [build()], "settings": [{}, {}]}, "1 models and 2 settings"),
         ({"build": [build()], "settings": [{"seed": 1}]}, "is built already"),
         ({"x": None}, "needs data"),

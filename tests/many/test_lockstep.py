@@ -146,3 +146,21 @@ def test_a_set_like_the_last_one_is_neither_traced_nor_emitted_again(monkeypatch
     others = many.grid(rate=[0.1], units=[3], seed=[0, 1])
     many.fit_many(build, others, X, Y, **arguments)
     assert len(traced) == steps + 1
+
+
+def test_metrics_that_are_no_means_are_those_of_each_alone(monkeypatch):
+    def regressor(rate):
+        model = keras.Sequential([keras.Input((6,)), layers.Dense(1)])
+        error = keras.metrics.RootMeanSquaredError()
+        model.compile(keras.optimizers.SGD(rate), "mse", metrics=["mae", error])
+        return model
+
+    sizes = groups_of(monkeypatch)
+    settings = [{"rate": 0.1, "seed": 0}, {"rate": 1e20, "seed": 1}]
+    arguments = {"batch_size": 20, "epochs": 3, "verbose": 0, "validation_split": 0.5}
+    together = many.fit_many(regressor, settings, X, X[:, 0], **arguments)
+    assert sizes == [2]
+    for member, setting in zip(together, settings, strict=True):
+        (alone,) = many.fit_many(regressor, [setting], X, X[:, 0], **arguments)
+        np.testing.assert_equal(member.history.history, alone.history.history)
+    assert [len(member.history.epoch) for member in together] == [3, 2]

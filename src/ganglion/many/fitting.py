@@ -33,6 +33,7 @@ from ganglion.system import ray_cluster, terminal
 from ganglion.training import data_adapters, fit_loop
 from ganglion.training.fit_loop import Supervisor, supervised
 from ganglion.training.sharing import SharedSteps
+from ganglion.training.tracing import uncollected
 from ganglion.utils.session import set_random_seed
 from ganglion.variables import counted_anew
 
@@ -271,18 +272,21 @@ class Fitting:
 
     def _train_in_groups(self) -> list[ModelPlan]:
         """Train models of equal structure together; return the plans of the others."""
-        prepared: list[tuple[ModelPlan, Any, Watch, Planned]] = []
-        others: list[ModelPlan] = []
         for plan in self._plans:
             with noted(str(plan)):
-                model = self._prebuilt[plan.index] = self._built(plan)
+                self._prebuilt[plan.index] = self._built(plan)
+        prepared: list[tuple[ModelPlan, Any, Watch, Planned]] = []
+        others: list[ModelPlan] = []
+        with uncollected:  # all that is made here is kept
+            for plan in self._plans:
+                model, watch = self._prebuilt[plan.index], Watch(self._progress)
                 is_done = self._saved is not None and self._saved.has(plan)
-                watch = Watch(self._progress)
-                training = None if is_done else self._prepared(plan, model, watch)
-            if training is None:
-                others.append(plan)
-            else:
-                prepared.append((plan, model, watch, training))
+                with noted(str(plan)):
+                    training = None if is_done else self._prepared(plan, model, watch)
+                if training is None:
+                    others.append(plan)
+                else:
+                    prepared.append((plan, model, watch, training))
         groups: dict[Any, list[tuple[ModelPlan, Any, Watch, Planned]]] = {}
         for entry in prepared:
             groups.setdefault(entry[3].key, []).append(entry)

@@ -7,7 +7,7 @@ the data. Each model ends with the bits that it would have alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,18 +99,19 @@ class Group:
         """
         self._interrupt, self._warn_of = interrupt, warn_of
         loop = self._lead.loop
-        passes = {"train": list(self._runs("train", loop.source, loop.size))}
+        sources = {"train": (loop.source, loop.size)}
         if loop.validation.source is not None:
-            size = loop.validation.size or 0
-            passes["test"] = list(self._runs("test", loop.validation.source, size))
-        if not all(runs and None not in runs for runs in passes.values()):
-            return False
+            sources["test"] = (loop.validation.source, loop.validation.size or 0)
+        passes = {}
+        for kind, source in sources.items():
+            runs = self._runs(kind, *source)
+            if runs is None:
+                return False
+            passes[kind] = runs
         training = loop.model.training_state
         place = (training.position, training.order, training.first_bad_step)
         self._place = [self._number(variable) for variable in place]
-        for member in self._members:
-            member.loop.model.reset_metrics()
-            member.loop.model.training_state.first_bad_step.array[...] = -1
+        loop.model.reset_metrics()
         sums = [v for metric in loop.model.metrics for v in metric.variables]
         self._sums = {id(v): self._number(v) for v in sums}
         self._starts = {self._sums[id(v)]: v.array.copy() for v in sums}
@@ -120,20 +121,22 @@ class Group:
 
     # ---- programs and memory -------------------------------------------------------
 
-    def _runs(self, kind: str, table: Any, size: int) -> Iterator[_Run | None]:
+    def _runs(self, kind: str, table: Any, size: int) -> list[_Run] | None:
+        """Return what a pass through a table runs, None if that must be alone."""
+        runs = []
         loop, structure = self._lead.loop, self._lead.structure
         shuffle = loop.shuffle and kind == "train"
         for signature, steps in loop.cache.signatures(kind, table, size, shuffle):
             step = loop.cache.traced_as(structure, kind, table, signature)
             program = registry.compile_models(step.program, self._count)
             if program is None or step.late:
-                yield None
-                return
+                return None
             if step.limits:
                 table.check(step.limits)
             columns = table.arrays()
             data = {name: columns[name] for name in step.program.data}
-            yield _Run(program, data, self._numbers_of(step, kind), steps)
+            runs.append(_Run(program, data, self._numbers_of(step, kind), steps))
+        return runs
 
     def _numbers_of(self, step: Step, kind: str) -> dict[str, int]:
         """Return the number of each array of a step's state."""
@@ -160,98 +163,124 @@ class Group:
         """Bring the variables of all models to the device."""
         arrays = [v if isinstance(v, np.ndarray) else v.array for v in self._variables]
         self._rows = registry.model_rows(arrays, self._count)
-        for number, (array, position) in enumerate(
-            zip(arrays, self._positions, strict=True)
+        self._views = [self._rows.array(number) for number in range(len(arrays))]
+        self._own: list[tuple[np.ndarray, list[np.ndarray]]] = []  # rows, and whose
+        for rows, array, position in zip(
+            self._views, arrays, self._positions, strict=True
         ):
-            rows = self._rows.array(number)
             if position is None:
                 rows[...] = array
                 continue
-            for which, member in enumerate(self._members):
-                rows[which] = member.structure.variables[position].array
+            own = [
+                member.structure.variables[position].array for member in self._members
+            ]
+            np.stack(own, out=rows)
+            self._own.append((rows, own))
+        self._views[self._place[2]][...] = -1  # no step was bad yet
         self._rows.upload()
 
-    def _close(self, which: int) -> None:
-        """Copy its variables back into a model, from the host."""
-        variables = self._members[which].structure.variables
-        for number, position in enumerate(self._positions):
-            if position is not None:
-                variables[position].array[...] = self._rows.array(number)[which]
+    def _close(self, which: Sequence[int]) -> None:
+        """Give models their variables, which the host has now."""
+        for rows, own in self._own:
+            for number in which:
+                own[number][...] = rows[number]
 
     # ---- epochs --------------------------------------------------------------------
 
     def _train(
-        self,
-        passes: dict[str, list[Any]],
-        count: Callable[[int], None],
+        self, passes: dict[str, list[_Run]], count: Callable[[int], None]
     ) -> None:
-        position, order, bad_step = map(self._rows.array, self._place)
-        histories: list[dict[str, list[float]]] = [{} for _ in self._members]
+        position, order, bad_step = (self._views[number] for number in self._place)
         running = np.ones(self._count, bool)
+        self._sums_after: dict[str, list[list[np.ndarray]]] = {k: [] for k in passes}
         for epoch in range(self._lead.first, self._lead.epochs):
             position[...] = 0
-            logs = self._pass(passes["train"])
+            self._pass("train", passes["train"])
             order[:, 1] += 1
             position[...] = 0
             if "test" in passes:
                 if "position" in self._numbers:  # not if it is one batch
-                    self._rows.array(self._numbers["position"])[...] = 0
-                held_out = self._pass(passes["test"])
-                logs |= {f"val_{name}": values for name, values in held_out.items()}
-            for which in np.flatnonzero(running).tolist():
-                for name, values in logs.items():
-                    histories[which].setdefault(name, []).append(values[which])
+                    self._views[self._numbers["position"]][...] = 0
+                self._pass("test", passes["test"])
             count(int(running.sum()))
             ended = running & (bad_step > 0)
             is_last = epoch + 1 == self._lead.epochs
             if is_last or ended.any():
                 self._rows.upload(small=True)
                 self._rows.download()
-                for which in np.flatnonzero(running if is_last else ended).tolist():
-                    self._close(which)
-                    self._end(which, epoch, histories[which])
+                leaving = np.flatnonzero(running if is_last else ended).tolist()
+                histories = self._histories(leaving)
+                self._close(leaving)
+                for which, history in zip(leaving, histories, strict=True):
+                    self._end(which, epoch, history)
                 running &= ~ended
             self._interrupt.check()
             if not running.any():
                 break
 
-    def _pass(self, runs: Sequence[Any]) -> dict[str, list[float]]:
-        """Take all models through some data; return their metrics."""
+    def _pass(self, kind: str, runs: Sequence[_Run]) -> None:
+        """Take all models through some data; keep the sums of their metrics."""
         for number, start in self._starts.items():
-            self._rows.array(number)[...] = start
+            self._views[number][...] = start
         self._rows.upload(small=True)
         for run in runs:
             state = self._rows.states(run.numbers)
             run.program.run_models(run.data, state, run.steps)
         self._rows.download(small=True)
-        return self._logs()
+        sums = [self._views[number].copy() for number in self._sums.values()]
+        self._sums_after[kind].append(sums)
 
-    def _logs(self) -> dict[str, list[float]]:
-        """Return the metrics of all models by name, a number for each model."""
+    # ---- metrics -------------------------------------------------------------------
+
+    def _histories(self, which: Sequence[int]) -> list[dict[str, list[float]]]:
+        """Return the metrics of some models after every epoch until now."""
+        metrics = self._lead.loop.model.metrics
+        are_means = all(type(metric).result is Mean.result for metric in metrics)
+        columns: dict[str, list[list[float]]] = {}  # a list for each model
+        for kind, sums in self._sums_after.items():
+            logs = (self._means if are_means else self._results)(sums, which)
+            prefix = "val_" if kind == "test" else ""
+            columns |= {prefix + name: logs[name] for name in sorted(logs)}
+        return [
+            {name: lists[number] for name, lists in columns.items()}
+            for number in range(len(which))
+        ]
+
+    def _means(
+        self, sums: list[list[np.ndarray]], which: Sequence[int]
+    ) -> dict[str, list[list[float]]]:
+        """Return metrics that are sums divided by counts, of all epochs at once."""
         model: Any = self._lead.loop.model
-        metrics, names = model.metrics, model.metrics_names
-        if not all(type(metric).result is Mean.result for metric in metrics):
-            return self._logs_one_by_one()
+        places = {key: place for place, key in enumerate(self._sums)}
         logs = {}
-        for name, metric in zip(names, metrics, strict=True):
+        for name, metric in zip(model.metrics_names, model.metrics, strict=True):
             total, count = (
-                self._rows.array(self._sums[id(v)])
+                np.stack([arrays[places[id(v)]][which] for arrays in sums], axis=1)
                 for v in (metric.total, metric.count)
             )
-            means = np.zeros(self._count, total.dtype)
+            means = np.zeros(total.shape, total.dtype)
             np.divide(total, count, out=means, where=count != 0)
             logs[name] = means.astype(metric.dtype).astype(float).tolist()
-        return {name: logs[name] for name in sorted(logs)}
+        return logs
 
-    def _logs_one_by_one(self) -> dict[str, list[float]]:
-        every: list[Logs] = []
-        for which, member in enumerate(self._members):
-            metrics = member.loop.model.metrics
-            sums = [v for metric in metrics for v in metric.variables]
-            for variable, number in zip(sums, self._sums.values(), strict=True):
-                variable.array[...] = self._rows.array(number)[which]
-            every.append(member.loop.model.logs_of(metrics))
-        return {name: [logs[name] for logs in every] for name in every[0]}
+    def _results(
+        self, sums: list[list[np.ndarray]], which: Sequence[int]
+    ) -> dict[str, list[list[float]]]:
+        """Return metrics of any kind, as each model computes them."""
+        logs: dict[str, list[list[float]]] = {}
+        for number in which:
+            model = self._members[number].loop.model
+            variables = dict.fromkeys(
+                v for metric in model.metrics for v in metric.variables
+            )
+            every: list[Logs] = []
+            for arrays in sums:
+                for variable, rows in zip(variables, arrays, strict=True):
+                    variable.array[...] = rows[number]
+                every.append(model.logs_of(model.metrics))
+            for name in every[0]:
+                logs.setdefault(name, []).append([each[name] for each in every])
+        return logs
 
     def _end(self, which: int, epoch: int, history: dict[str, list[float]]) -> None:
         """Let a model and its callbacks know how its training went."""

@@ -108,7 +108,7 @@ def _squeezed(kernel: Loop) -> Loop:
     target = kernel.target
     view = View(target.buffer, move(target.strides, 0)[0], target.offset)
     shape = tuple(kernel.shape[axis] for axis in axes)
-    return kernel.with_axes(shape, 0, [view], move)
+    return kernel.with_axes(shape, 0, [view], move, {})
 
 
 def _is_map(kernel: Loop) -> bool:

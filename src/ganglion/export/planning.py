@@ -29,7 +29,7 @@ from ganglion.compiler.plan.passes.graph import (
     light_inputs_in_loops,
     without_empty,
 )
-from ganglion.compiler.plan.passes.loops import collapse, fuse
+from ganglion.compiler.plan.passes.loops import collapse_all, fuse
 from ganglion.compiler.plan.passes.short_floats import compute_in_float32
 from ganglion.compiler.plan.plan import Plan, map_buffers
 from ganglion.compiler.plan.rules import RULES
@@ -84,7 +84,7 @@ PORTABLE = Pipeline(
         kernel_pass(
             "collapse",
             "fewer axes make tighter loops",
-            lambda kernels: [collapse(kernel) for kernel in kernels],
+            collapse_all,
         ),
         kernel_pass("fuse", "loops that share data read it once", fuse, in_loops=True),
         BORDERS,

@@ -12,13 +12,13 @@ import numpy as np
 from ganglion import config, symbolic, tree
 from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir import shaping
-from ganglion.compiler.ir.graph import Input, ShapeError, Value, dtype_name
+from ganglion.compiler.ir.graph import Input, Node, ShapeError, Value, dtype_name
 from ganglion.compiler.ir.shaping import is_float
 from ganglion.dtypes import FLOAT8_TYPES, standardize_dtype
 from ganglion.hyperparameters import Number
 from ganglion.system import uncompiled
 from ganglion.tensors import evaluated, get_keras_mask, with_mask, without_mask
-from ganglion.variables import current_scope, read
+from ganglion.variables import Variable, current_scope, read
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,6 +29,10 @@ _MOVES = {
 }  # fmt: skip
 # Ops that may return their very argument: what they return has its mask, if any.
 _RETURN_THE_SAME = ("cast", "convert_to_tensor")
+
+
+# What most ops are called on: nothing that has parts.
+_PLAIN = frozenset({Node, Input, Number, Variable, float, int, str})
 
 
 class _Calls(threading.local):
@@ -51,7 +55,9 @@ def op(function: F) -> F:
 
     @functools.wraps(function)
     def dispatched(*args: Any, **kwargs: Any) -> Any:
-        leaves = tree.flatten((args, kwargs) if kwargs else args)
+        leaves: Any = args
+        if kwargs or not _PLAIN.issuperset(map(type, args)):
+            leaves = tree.flatten((args, kwargs) if kwargs else args)
         has_values = False
         for leaf in leaves:
             if isinstance(leaf, Value):
@@ -67,7 +73,9 @@ def op(function: F) -> F:
         finally:
             _calls.depth -= 1
         traced = has_values or current_scope() is not None
-        if traced and outermost and not returns_the_same:
+        # What an op has made itself has no mask: only its arguments may have one.
+        is_made = isinstance(result, Node) and not hasattr(result, "_keras_mask")
+        if traced and outermost and not is_made and not returns_the_same:
             result = tree.map_leaves(without_mask, result)
         if traced or not outermost:
             return result
@@ -133,15 +141,43 @@ def promoted(*operands: Any) -> list[Value]:
 
     A Python number takes the type of the arrays it meets; see `result_type`.
     """
+    if _are_plain(operands):
+        return broadcast_all([_as_value(x, _FLOAT32) for x in operands])
     known = [x if is_weak(x) else read(x) for x in operands]
     types = tuple([x.dtype if isinstance(x, Value) else _kind(x) for x in known])
     dtype = _common_type(types, config.floatx())
-    return broadcast_all(
-        [
-            x if isinstance(x, Value) and x.dtype == dtype else astype(x, dtype)
-            for x in known
-        ]
-    )
+    return broadcast_all([_as_value(x, dtype) for x in known])
+
+
+_FLOAT32 = np.dtype("float32")
+
+
+def _are_plain(operands: Sequence[Any]) -> bool:
+    """Return whether these are floats and Python numbers, as most are: float32."""
+    has_values = False
+    for x in operands:
+        if isinstance(x, Value):
+            if x.dtype is not _FLOAT32:
+                return False
+            has_values = True
+        elif type(x) is not float and type(x) is not int:
+            return False
+    return has_values
+
+
+def _as_value(x: Any, dtype: np.dtype) -> Value:
+    """Return an operand as a value of this type."""
+    if isinstance(x, Value) and x.dtype == dtype:
+        return x
+    if type(x) is float or type(x) is int:
+        return _constant(x, repr(x), dtype)
+    return astype(x, dtype)
+
+
+@functools.lru_cache(maxsize=256)
+def _constant(x: float, text: str, dtype: np.dtype) -> Value:
+    """Return a Python number: by its text, as 0 and -0 are equal, but not the same."""
+    return astype(x, dtype)
 
 
 def _kind(x: Any) -> type:
@@ -269,7 +305,10 @@ def broadcast_all(values: list[Value]) -> list[Value]:
     """Stretch values to their common shape, as NumPy does."""
     if (unknown := symbolic.fitting_size()) is not None:
         values = _fitted(values, unknown)
-    shape = _common_shape(tuple([value.shape for value in values]))
+    shapes = [value.shape for value in values]
+    if shapes and shapes.count(shapes[0]) == len(shapes):
+        return values
+    shape = _common_shape(tuple(shapes))
     return [stretch(value, shape) for value in values]
 
 

@@ -10,7 +10,6 @@ import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from functools import cached_property
 from itertools import accumulate
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,7 +22,7 @@ from ganglion.compiler.cpu.emit import Record
 from ganglion.compiler.cpu.host_calls import Callback
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.plan import CpuPlan, aligned
-from ganglion.compiler.ir.graph import Program
+from ganglion.compiler.ir.graph import Program, kept
 from ganglion.compiler.plan.kernels import Buffer
 from ganglion.system import forks
 
@@ -311,7 +310,7 @@ class CompiledProgram:
             self._known_trials[key] = machine.Trials({1: self._alone, **estimates})
         return self._known_trials[key]
 
-    @cached_property
+    @kept
     def _alone(self) -> float:
         """About how many nanoseconds a step takes on one thread."""
         return self._estimate(1)

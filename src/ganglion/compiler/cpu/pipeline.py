@@ -49,7 +49,7 @@ from ganglion.compiler.plan.passes.graph import (
     transpose_narrow,
     without_empty,
 )
-from ganglion.compiler.plan.passes.loops import collapse, fuse, rows_as_columns
+from ganglion.compiler.plan.passes.loops import collapse_all, fuse, rows_as_columns
 from ganglion.compiler.plan.passes.short_floats import compute_in_float32
 from ganglion.compiler.plan.plan import Plan, PlanError
 from ganglion.compiler.plan.rules import RULES
@@ -186,7 +186,7 @@ PIPELINE = Pipeline(
         kernel_pass(
             "collapse",
             "fewer axes make tighter loops, and more loops alike",
-            lambda kernels: [collapse(kernel) for kernel in kernels],
+            collapse_all,
         ),
         kernel_pass(
             "one-column",

@@ -6,13 +6,13 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from ganglion.compiler.cpu import tuning
 from ganglion.compiler.cpu.tuning import CPU
+from ganglion.compiler.ir.graph import kept
 from ganglion.compiler.plan.kernels import Buffer, Footprint, Kernel, Loop, record
 from ganglion.compiler.plan.lowering import thread_split
 from ganglion.compiler.plan.plan import Plan, packed, rounded
@@ -140,7 +140,7 @@ class _Member:
     reads: frozenset[Buffer]
     writes: frozenset[Buffer]
 
-    @cached_property
+    @kept
     def is_tiny(self) -> bool:
         return is_tiny(self.kernel)
 
@@ -149,11 +149,11 @@ class _Member:
         """The buffers of which each unit has a part of its own."""
         return self.footprint.own if self.footprint else frozenset()
 
-    @cached_property
+    @kept
     def touched(self) -> frozenset[Buffer]:
         return self.reads | self.writes
 
-    @cached_property
+    @kept
     def sliced(self) -> frozenset[Buffer]:
         """What it touches unit by unit."""
         return self.touched & self.own

@@ -21,6 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from ganglion import config
@@ -58,6 +59,7 @@ def in_order(cores: Sequence[int], siblings: Callable[[int], str]) -> list[int]:
     return sorted(cores, key=lambda core: (rank[core], core))
 
 
+@cache  # asked for by every program, and hardware does not change meanwhile
 def _siblings(core: int) -> str:
     """Return a name of the physical core that a core is a thread of."""
     path = f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list"

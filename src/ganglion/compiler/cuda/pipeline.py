@@ -59,7 +59,7 @@ from ganglion.compiler.plan.passes.graph import (
     transpose_narrow,
     without_empty,
 )
-from ganglion.compiler.plan.passes.loops import collapse, fuse
+from ganglion.compiler.plan.passes.loops import collapse_all, fuse
 from ganglion.compiler.plan.passes.short_floats import compute_in_float32
 from ganglion.compiler.plan.rules import RULES
 
@@ -128,7 +128,7 @@ def pipeline(spec: GpuSpec) -> Pipeline:
             kernel_pass(
                 "collapse",
                 "fewer axes make tighter loops, and more loops alike",
-                lambda kernels: [collapse(kernel) for kernel in kernels],
+                collapse_all,
             ),
             kernel_pass(
                 "fuse",

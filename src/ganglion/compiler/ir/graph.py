@@ -22,9 +22,9 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass, field
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 import ml_dtypes
 import numpy as np
@@ -81,8 +81,43 @@ class Sizes(tuple):
             raise ValueError(f"A tensor of shape {self} is not one of {tuple(other)}.")
 
 
-Case = tuple[list[np.ndarray], dict[str, Any]]
 T = TypeVar("T")
+
+
+class kept(Generic[T]):  # noqa: N801 (a decorator, as `property` is)
+    """A property that is computed when it is asked for first, and kept.
+
+    As `functools.cached_property`, which takes a lock each time in Python 3.11: graphs
+    and plans have thousands of them. Two threads may compute it at once, to the same
+    result.
+
+    >>> class Circle:
+    ...     @kept
+    ...     def area(self):
+    ...         print("computed")
+    ...         return 3.14
+    >>> circle = Circle()
+    >>> circle.area + circle.area
+    computed
+    6.28
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute, self._name = compute, compute.__name__
+        self.__doc__ = compute.__doc__
+
+    @overload
+    def __get__(self, owner: None, kind: Any = None) -> kept[T]: ...
+    @overload
+    def __get__(self, owner: object, kind: Any = None) -> T: ...
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
+        if owner is None:
+            return self
+        value = vars(owner)[self._name] = self._compute(owner)
+        return value
+
+
+Case = tuple[list[np.ndarray], dict[str, Any]]
 RECORD = np.dtype(object)  # the type of what holds several arrays: a loop's results
 
 # Floats of 16 bits are stored as such, computed in float32, and rounded after every op.
@@ -360,6 +395,7 @@ class Constant(Value):
 
 
 next_number = itertools.count().__next__  # of a node
+_NO_ATTRS: Mapping[str, Any] = MappingProxyType({})
 
 
 class Node(Value):
@@ -382,12 +418,18 @@ class Node(Value):
         dtype: np.dtype,
         origin: Origin | None = None,
     ) -> None:
-        super().__init__(shape, dtype)
+        # Nodes are made by the thousand: no call of `Value.__init__`, no copies of what
+        # nobody else holds.
+        _set(self, "shape", shape if type(shape) is Sizes else _sizes(tuple(shape)))
+        _set(self, "dtype", dtype if isinstance(dtype, np.dtype) else np.dtype(dtype))
         _set(self, "op", op)
         _set(self, "number", next_number())
         _set(self, "inputs", tuple(inputs))
-        is_fixed = type(attrs) is MappingProxyType  # those of another node
-        _set(self, "attrs", attrs if is_fixed else MappingProxyType(dict(attrs)))
+        if not attrs:
+            attrs = _NO_ATTRS
+        elif type(attrs) is not MappingProxyType:  # those of another node
+            attrs = MappingProxyType(dict(attrs))
+        _set(self, "attrs", attrs)
         _set(self, "origin", origins.here() if origin is None else origin)
 
 
@@ -416,7 +458,7 @@ class Graph:
         ends = MappingProxyType(dict(outputs))
         return Graph(name, tuple(inputs), ends, nodes)
 
-    @cached_property
+    @kept
     def ops(self) -> frozenset[Op]:
         """The ops of its nodes: most passes are only for some."""
         return frozenset(node.op for node in self.nodes)
@@ -426,7 +468,7 @@ class Graph:
         """Whether a node has a body, a graph of its own."""
         return any(op.kind == "loop" for op in self.ops)
 
-    @cached_property
+    @kept
     def host_calls(self) -> frozenset[str]:
         """The names of the ops that run in Python, within loops as well."""
         names = frozenset(op.name for op in self.ops if op.kind == "host")
@@ -673,7 +715,7 @@ class Program:
     state: tuple[str, ...]
     results: tuple[str, ...]
 
-    @cached_property
+    @kept
     def structure(self) -> Hashable | None:
         """What programs share that differ in the names of their states alone.
 

@@ -107,20 +107,22 @@ def user_line(stop: FrameType | None = None) -> Origin:
 
     There is none within the command line, nor where a library calls us from a thread.
     """
-    frame: FrameType | None = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(2)  # those of this file are not the user's
+    passed_over = _passed_over
     while frame is not None and frame is not stop:
         file = frame.f_code.co_filename
-        if _ends_search(file):
-            users = is_users(file)
-            return Origin("", file, frame.f_lineno) if users else UNKNOWN
+        if file not in passed_over:
+            if is_users(file):
+                return Origin("", file, frame.f_lineno)
+            if file.startswith(_COMMAND_LINE):
+                return UNKNOWN
+            passed_over.add(file)
         frame = frame.f_back
     return UNKNOWN
 
 
-@cache
-def _ends_search(file: str) -> bool:
-    """Return whether no line above one of this file can be the one that is meant."""
-    return is_users(file) or file.startswith(_COMMAND_LINE)
+# Files that the user did not write, met so far: every node asks for a dozen of them.
+_passed_over: set[str] = set()
 
 
 @cache

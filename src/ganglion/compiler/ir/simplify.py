@@ -30,7 +30,7 @@ FOLD_LIMIT = 4096  # elements; larger constants cost more than computing them
 
 def simplify(graph: Graph) -> Graph:
     """Return an equal graph with less to do."""
-    verifies = config.verifies_passes()  # else the pipeline does, when it has finished
+    verifies = config.verifies_passes()
     if verifies:
         verify(graph)
     simple = _simplified(merge_scans(graph) if graph.has_loops else graph)
@@ -52,38 +52,58 @@ def _simplified(graph: Graph) -> Graph:
 
     for node in graph.nodes:
         inputs = tuple([simple(value) for value in node.inputs])
-        new[node] = _simple(rebuild(node, inputs), shared)
+        key = _key(node, inputs)
+        known = shared.get(key)
+        if known is None:
+            known = _simple(rebuild(node, inputs), key, shared)
+        new[node] = known
     outputs = {name: simple(value) for name, value in graph.outputs.items()}
     return Graph.of(graph.name, graph.inputs, outputs)
 
 
-def _simple(node: Node, shared: dict[Any, Value]) -> Value:
+def _simple(node: Node, key: Any, shared: dict[Any, Value]) -> Value:
+    """Return what stands for a node of this key, and remember it."""
     folded = _fold(node)
-    if folded is not None:
-        return _share(folded, shared)
     rule = _RULES.get(node.op.name)
-    reduced = rule(node) if rule else None
-    if reduced is None:
-        return _share(node, shared)
-    return _simple(reduced, shared) if isinstance(reduced, Node) else reduced
+    reduced = rule(node) if rule and folded is None else None
+    result: Value = node
+    if folded is not None:
+        result = _share(folded, shared)
+    elif isinstance(reduced, Node):
+        other = _key(reduced, reduced.inputs)
+        known = shared.get(other)
+        result = _simple(reduced, other, shared) if known is None else known
+    elif reduced is not None:
+        result = reduced
+    shared[key] = result
+    return result
 
 
 def _share(value: Value, shared: dict[Any, Value]) -> Value:
     """Return the first value that computes the same thing."""
     key: Any = value
     if isinstance(value, Node):
-        attrs = _frozen(value.attrs) if value.attrs else ()
-        key = (value.op.name, value.inputs, attrs)
+        key = _key(value, value.inputs)
     elif isinstance(value, Constant):
         key = (value.dtype, value.shape, value.array.tobytes())
     return shared.setdefault(key, value)
 
 
+def _key(node: Node, inputs: tuple[Value, ...]) -> Any:
+    """Return what a node is made of: equal nodes, and only those, have equal keys."""
+    return (node.op.name, inputs, _frozen(node.attrs) if node.attrs else ())
+
+
 def _frozen(attrs: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(
-        (key, id(value) if isinstance(value, Graph) else repr(value))
-        for key, value in sorted(attrs.items())
-    )
+    return tuple([(key, _word(attrs[key])) for key in sorted(attrs)])
+
+
+def _word(value: Any) -> Any:
+    """Return what stands for an attribute: numbers by text, as 1 and 1.0 are equal."""
+    if isinstance(value, Graph):
+        return id(value)
+    is_shape = isinstance(value, tuple) and {*map(type, value)} <= {int}
+    return value if is_shape else repr(value)
 
 
 def _fold(node: Node) -> Value | None:

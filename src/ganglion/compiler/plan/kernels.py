@@ -11,13 +11,14 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, reduce
+from functools import lru_cache, reduce
 from operator import is_
 from typing import Any, ClassVar, TypeVar, dataclass_transform, overload
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from ganglion.compiler.ir.graph import kept
 from ganglion.compiler.ir.host import HostFunction
 from ganglion.compiler.ir.shaping import is_float
 from ganglion.compiler.ir.table import OPS
@@ -73,12 +74,12 @@ class Buffer:
         """What names its memory: copies of a buffer, of other types too, share it."""
         return self.kind, self.name
 
-    @cached_property
+    @kept
     def size(self) -> int:
         """The number of elements."""
         return math.prod(self.shape)
 
-    @cached_property
+    @kept
     def nbytes(self) -> int:
         """The number of bytes."""
         return self.size * self.dtype.itemsize
@@ -447,6 +448,7 @@ def fixed(expr: Expr, indices: Shape) -> Expr:
 # ---- kernels -----------------------------------------------------------------------
 
 LANES = 16  # of a vector
+MAX_OUTPUTS = 12  # of one loop: more would not stay in registers
 Touched = tuple[View, Shape] | Buffer  # by a view, or any part of it
 
 
@@ -530,12 +532,12 @@ class Kernel:
         """Return the buffers that are written."""
         raise NotImplementedError
 
-    @cached_property
+    @kept
     def memory_read(self) -> frozenset[Buffer]:
         """The memory that is read: every pass asks, so it is kept."""
         return frozenset(buffer.root for buffer in self.reads())
 
-    @cached_property
+    @kept
     def memory_written(self) -> frozenset[Buffer]:
         """The memory that is written."""
         return frozenset(buffer.root for buffer in self.writes())
@@ -552,7 +554,7 @@ class Kernel:
         """Return how it can be split along its first axis, None if it cannot."""
         return None
 
-    @cached_property
+    @kept
     def known_footprint(self) -> Footprint | None:
         """Its footprint: several passes ask, so it is kept."""
         return self.footprint()
@@ -613,7 +615,7 @@ class Loop(Kernel):
         """Where the first output is stored."""
         return self.outputs[0][1]
 
-    @cached_property
+    @kept
     def every_expr(self) -> tuple[Expr, ...]:
         """What is computed, and all below it: what `walk` returns, for all passes."""
         return tuple(walk(*self.exprs))
@@ -634,17 +636,26 @@ class Loop(Kernel):
         return loop
 
     def with_axes(
-        self, shape: Shape, reduced: int, targets: Sequence[View], move: Move
+        self,
+        shape: Shape,
+        reduced: int,
+        targets: Sequence[View],
+        move: Move,
+        moved_to: dict[Expr, Expr],
     ) -> Loop:
-        """Return it as a loop over other axes; `move` changes strides and offsets."""
-        moved_to: dict[Expr, Expr] = {}
-        for expr in self.every_expr:
-            moved_to[expr] = _above_moved(expr, moved_to).moved(move)
+        """Return it as a loop over other axes; `move` changes strides and offsets.
+
+        What is in `moved_to` by now, of another loop, is moved already.
+        """
+        every = self.every_expr
+        for expr in every:
+            if expr not in moved_to:
+                moved_to[expr] = _above_moved(expr, moved_to).moved(move)
         exprs = [moved_to[expr] for expr in self.exprs]
         outputs = tuple(zip(exprs, targets, strict=True))
         loop = replace(self, shape=shape, outputs=outputs, reduced=reduced)
         vars(loop).update(
-            every_expr=tuple(moved_to.values()),
+            every_expr=tuple([moved_to[expr] for expr in every]),
             memory_read=self.memory_read,
             memory_written=self.memory_written,
         )
@@ -659,7 +670,7 @@ class Loop(Kernel):
     def parallel(self) -> int:
         return self.outer[0] if self.outer else 1
 
-    @cached_property
+    @kept
     def cost(self) -> float:
         single = len(self.outputs) == 1
         exprs = self.every_expr if single else walk(self.expr)
@@ -671,18 +682,18 @@ class Loop(Kernel):
     def reads(self) -> list[Buffer]:
         return list(self._read)
 
-    @cached_property
+    @kept
     def leaves(self) -> tuple[Expr, ...]:
         """Those of its expressions that read something, or depend on the point."""
         return tuple(_leaves(self.every_expr))
 
-    @cached_property
+    @kept
     def _read(self) -> tuple[Buffer, ...]:
         # Every pass asks, and expressions are long: computed once.
         buffers = [buffer for expr in self.leaves for buffer in expr.reads()]
         return (*buffers, self.target.buffer) if self.adds else tuple(buffers)
 
-    @cached_property
+    @kept
     def _readers(self) -> dict[Buffer, list[Expr]]:
         readers: dict[Buffer, list[Expr]] = {}
         for expr in self.leaves:
@@ -716,7 +727,7 @@ class Loop(Kernel):
         """Return what each index of the first axis touches."""
         return self._by_rows
 
-    @cached_property
+    @kept
     def _by_rows(self) -> Footprint:
         stored = [(view, self.outer) for _, view in self.outputs]
         touched = [*stored, *touched_by(self.leaves, self.shape)]

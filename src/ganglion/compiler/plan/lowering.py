@@ -30,6 +30,7 @@ from ganglion.compiler.ir.graph import (
     finished,
 )
 from ganglion.compiler.plan.kernels import (
+    MAX_OUTPUTS,
     Apply,
     Axis,
     Buffer,
@@ -118,6 +119,10 @@ def identity(shape: Shape) -> Indices:
     )
 
 
+# The indices in a loop that runs over a value's elements as they lie in memory.
+FLAT = identity((1,))
+
+
 def _scaled(index: AffineIndex, factor: int, offset: int) -> AffineIndex:
     coefficients, constant = index
     return tuple(c * factor for c in coefficients), constant * factor + offset
@@ -141,8 +146,13 @@ class Lowering:
             kind = "data" if value.name in data else "state"
             buffer = Buffer(value.name, value.shape, value.dtype, kind)
             self.buffers[value] = buffer
+        # Elements that are made once: expressions share them, and passes over kernels
+        # meet each of them once.
+        self._loads: dict[tuple[Buffer, Indices], Load] = {}
+        self._expanded: dict[tuple[Value, Indices], Expr] = {}
         self._costs: dict[Value, int] = {}
         self._expensive: set[Value] = set()
+        self._flat: set[Value] = set()
         self._estimate()
 
     def _estimate(self) -> None:
@@ -150,6 +160,7 @@ class Lowering:
         nodes = self.graph.nodes
         consumers = Counter(value for node in nodes for value in set(node.inputs))
         consumers.update(self.graph.outputs.values())
+        self._used_again = {value for value, count in consumers.items() if count > 1}
         self._only_readers: dict[Value, Node] = {
             value: node
             for node in nodes
@@ -172,6 +183,16 @@ class Lowering:
                 self._expensive.add(node)
             else:
                 self._costs[node], depths[node] = cost, depth
+            if _keeps_order(node) and all(map(self._lies_flat, node.inputs)):
+                self._flat.add(node)
+
+    def _lies_flat(self, x: Value) -> bool:
+        """Return whether a loop may go through a value as it lies in memory."""
+        if not isinstance(x, Node) or x in self._flat or x in self._expensive:
+            return True
+        if x.op.name == "broadcast":
+            return x.inputs[0].ndim == 0
+        return x.op.kind != "pointwise" and x.op.name not in _LAZY
 
     def _store_repeated(self, x: Value) -> None:
         """Store what is repeated many times, rather than compute it many times."""
@@ -304,6 +325,15 @@ class Lowering:
         known = self._known(value, indices)
         return known or finished(self._expanding(value, indices, force))
 
+    def elements_of(self, value: Node) -> tuple[Shape, Expr]:
+        """Return a loop over all of a value, with as few axes as can be, and its body.
+
+        The value itself is expanded even where it should be stored.
+        """
+        if value.ndim > 1 and value in self._flat:
+            return (value.size,), self.at(value, FLAT, force=True)
+        return value.shape, self.at(value, identity(value.shape), force=True)
+
     # An expression is no deeper than `MAX_DEPTH`: its parts are expanded in place. What
     # must be stored first may lead as far as the graph is long.
 
@@ -320,7 +350,15 @@ class Lowering:
             lazy = _pointwise
         if lazy is None or not (force or self._is_inlined(value)):
             return self._load((yield self._storing(value)), indices)
-        return (yield from lazy(self, value, indices))
+        if lazy in _REORDERING and indices == FLAT and value in self._flat:
+            return (yield from self._expanding(value.inputs[0], FLAT))
+        if value not in self._used_again:
+            return (yield from lazy(self, value, indices))
+        key = value, indices
+        expr = self._expanded.get(key)
+        if expr is None:
+            expr = self._expanded[key] = yield from lazy(self, value, indices)
+        return expr
 
     def _known(self, value: Value, indices: Indices) -> Expr | None:
         """Return the element of a number, or of what is stored by now; else None."""
@@ -330,8 +368,24 @@ class Lowering:
         return None if buffer is None else self._load(buffer, indices)
 
     def _load(self, buffer: Buffer, indices: Indices) -> Load:
-        strides, offset = _combined(indices, row_major(buffer.shape))
-        return Load(buffer.dtype, View(buffer, strides, offset))
+        key = buffer, indices
+        load = self._loads.get(key)
+        if load is None:
+            strides: Shape = (1,)
+            offset = 0
+            if indices != FLAT or len(buffer.shape) == 1:
+                strides, offset = _combined(indices, row_major(buffer.shape))
+            load = Load(buffer.dtype, View(buffer, strides, offset))
+            self._loads[key] = load
+        return load
+
+    def number_in(self, buffer: Buffer, rank: int) -> Load:
+        """Return what a buffer of one number has at every point of so many axes."""
+        key = buffer, (((0,) * rank, 0),)
+        load = self._loads.get(key)
+        if load is None:
+            load = self._loads[key] = Load(buffer.dtype, View(buffer, (0,) * rank))
+        return load
 
     def _is_inlined(self, value: Node) -> bool:
         """Return whether to compute a value where it is used, instead of storing it."""
@@ -343,6 +397,15 @@ class Lowering:
             splits = _split_axes(x.shape, value.shape) is not None
             return splits or self.is_contiguous(x)
         return True
+
+
+def _keeps_order(node: Node) -> bool:
+    """Return whether the elements of a node lie in memory as those of its inputs do."""
+    if node.op.name == "transpose":
+        sizes = zip(node.attrs["axes"], node.shape, strict=True)
+        moved = [axis for axis, size in sizes if size > 1]
+        return moved == sorted(moved)
+    return node.op.kind == "pointwise" or node.op.name == "reshape"
 
 
 def _own_cost(node: Node) -> int:
@@ -394,7 +457,7 @@ def _expanding_inner(low: Lowering, x: Value, inner: Indices, rank: int) -> Deep
     if inner or rank == 0 or isinstance(x, Constant):
         return low._known(x, inner) or (yield from low._expanding(x, inner))
     buffer = yield low._storing(x)
-    return Load(buffer.dtype, View(buffer, (0,) * rank))
+    return low.number_in(buffer, rank)
 
 
 def _transpose(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
@@ -505,6 +568,9 @@ _LAZY: dict[str, Callable[[Lowering, Node, Indices], Deep[Expr]]] = {
     "random_uniform": _uniform,
     "shuffle": _shuffle,
 }
+
+
+_REORDERING = (_transpose, _reshape)
 
 
 # ---- reductions ----------------------------------------------------------------------
@@ -762,32 +828,62 @@ def _write_state(low: Lowering, program: Program) -> None:
         if value is not None and value.size:
             writers.append(_writer(low, value, low.buffers[inputs[name]]))
     copies: list[Kernel] = []
-    readers: dict[Buffer, set[int]] = {}
-    for number, writer in enumerate(writers):
-        for root in writer.memory_read:
-            readers.setdefault(root, set()).add(number)
-    for number, writer in enumerate(writers):
-        state = writer.target.buffer
-        if readers.get(state, set()) - {number} or _reads_other_elements(writer):
-            copy = low.new(state.shape, state.dtype, "next")
-            low.emit(replace(writer, outputs=((writer.expr, View.of(copy)),)))
-            load = Load(state.dtype, View.of(copy))
-            copies.append(Loop.of("copy", state.shape, load, View.of(state)))
+    for together in _read_by_each_other(writers):
+        if _are_in_place(together):
+            outputs = tuple(
+                [output for writer in together for output in writer.outputs]
+            )
+            low.emit(replace(together[0], outputs=outputs))
         else:
-            low.emit(writer)
+            copies += [_stored_apart(low, writer) for writer in together]
     for kernel in copies:
         low.emit(kernel)
 
 
+def _read_by_each_other(writers: list[Loop]) -> list[list[Loop]]:
+    """Return the writers in groups: states that one reads and another one writes."""
+    number_of = {writer.target.buffer: n for n, writer in enumerate(writers)}
+    groups = {n: [n] for n in range(len(writers))}
+    for number, writer in enumerate(writers):
+        for state in writer.memory_read & number_of.keys():
+            mine, other = groups[number], groups[number_of[state]]
+            if mine is not other:
+                mine += other
+                groups.update(dict.fromkeys(other, mine))
+    distinct = {id(group): sorted(group) for group in groups.values()}
+    return [[writers[n] for n in group] for group in sorted(distinct.values())]
+
+
+def _are_in_place(writers: list[Loop]) -> bool:
+    """Return whether each point of some loops reads no other one's states."""
+    first = writers[0]
+    return len(writers) <= MAX_OUTPUTS and all(
+        writer.shape == first.shape
+        and not any(_reads_other_elements(writer, other.target) for other in writers)
+        for writer in writers
+    )
+
+
+def _stored_apart(low: Lowering, writer: Loop) -> Kernel:
+    """Store a new state beside the old one; return what copies it there at the end."""
+    state = writer.target.buffer
+    view = View(low.new(state.shape, state.dtype, "next"), writer.target.strides)
+    low.emit(replace(writer, outputs=((writer.expr, view),)))
+    return Loop.of("copy", writer.shape, Load(state.dtype, view), writer.target)
+
+
 def _writer(low: Lowering, value: Value, state: Buffer) -> Loop:
-    expr = low.at(value, identity(value.shape), force=isinstance(value, Node))
-    return Loop.of("update", value.shape, expr, View.of(state))
+    if not isinstance(value, Node):
+        expr = low.at(value, identity(value.shape))
+        return Loop.of("update", value.shape, expr, View.of(state))
+    shape, expr = low.elements_of(value)
+    return Loop.of("update", shape, expr, View(state, row_major(shape)))
 
 
-def _reads_other_elements(writer: Loop) -> bool:
-    """Return whether a new state needs other elements of the old one than its own."""
-    state, strides = writer.target.buffer, writer.target.strides
+def _reads_other_elements(writer: Loop, stored: View) -> bool:
+    """Return whether a new state needs other elements of an old one than its own."""
     return any(
-        isinstance(load, Load) and (load.view.strides, load.view.offset) != (strides, 0)
-        for load in writer.reading(state)
+        not isinstance(load, Load)
+        or (load.view.strides, load.view.offset) != (stored.strides, stored.offset)
+        for load in writer.reading(stored.buffer)
     )

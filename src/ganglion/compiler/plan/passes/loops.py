@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ganglion.compiler.plan.kernels import (
+    MAX_OUTPUTS,
     Axis,
     Buffer,
     Contract,
@@ -26,7 +27,17 @@ from ganglion.compiler.plan.kernels import (
 # Axes of one element are dropped, neighbours that run through memory as one are merged.
 
 
-def collapse(kernel: Kernel) -> Kernel:
+# What has become of expressions, by the axes that were kept: loops may share some.
+_Moved = dict[tuple[int, ...], dict[Expr, Expr]]
+
+
+def collapse_all(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Return equal kernels with as few axes as possible."""
+    known: _Moved = {}
+    return [collapse(kernel, known) for kernel in kernels]
+
+
+def collapse(kernel: Kernel, known: _Moved | None = None) -> Kernel:
     """Return an equal kernel with as few axes as possible."""
     if isinstance(kernel, Contract):
         return _collapse_contract(kernel)
@@ -37,7 +48,7 @@ def collapse(kernel: Kernel) -> Kernel:
         return kernel
     kept = len(kernel.shape) - kernel.reduced
     outer = [group for group in groups if group[0] < kept]
-    axes = [group[-1] for group in groups]
+    axes = tuple([group[-1] for group in groups])
 
     def move(old: Shape, offset: int) -> tuple[Shape, int]:
         return tuple([old[axis] for axis in axes]) if old else old, offset
@@ -48,7 +59,8 @@ def collapse(kernel: Kernel) -> Kernel:
 
     targets = [stored(view) for _, view in kernel.outputs]
     shape = tuple([math.prod([kernel.shape[a] for a in group]) for group in groups])
-    return kernel.with_axes(shape, len(groups) - len(outer), targets, move)
+    moved_to = {} if known is None else known.setdefault(axes, {})
+    return kernel.with_axes(shape, len(groups) - len(outer), targets, move, moved_to)
 
 
 def _collapse_contract(kernel: Contract) -> Contract:
@@ -159,7 +171,6 @@ def _all_strides(kernel: Loop) -> set[Shape]:
 # A loop may join an earlier one if nothing in between writes what it reads. Where it
 # reads what the earlier loop stores, at the same point, the value is forwarded.
 
-MAX_OUTPUTS = 12  # of one loop: more would not stay in registers
 LOOK_BACK = 60  # kernels
 SMALL_LOOP = 4096  # points: below, a kernel's start costs more than its work
 

@@ -14,7 +14,7 @@ from ganglion.optimizers.arguments import (
     number,
     small,
 )
-from ganglion.optimizers.base import Optimizer, cast_to, with_common
+from ganglion.optimizers.base import Optimizer, cast_to, elementwise, with_common
 from ganglion.serialization import export, passed
 from ganglion.variables import Variable, read
 
@@ -92,6 +92,7 @@ class Adam(Moments):
                 variables, "velocity_hat"
             )
 
+    @elementwise
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
@@ -172,6 +173,7 @@ class Adamax(Moments):
     def _add_slots(self, variables: Sequence[Variable]) -> None:
         self._m, self._u = self.add_optimizer_variables(variables, ["momentum", "norm"])
 
+    @elementwise
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
@@ -236,6 +238,7 @@ class Nadam(Moments):
         """Return the momentum's weight in this step (ahead=1) or the next (2)."""
         return self.beta_1 * (1.0 - 0.5 * self._power(self._base, dtype, ahead))
 
+    @elementwise
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:

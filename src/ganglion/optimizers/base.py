@@ -17,8 +17,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ganglion import config, initializers, keras2, ops
-from ganglion.compiler.ir.graph import Constant, ShapeError, Value
+from ganglion.compiler.ir import graph
+from ganglion.compiler.ir.graph import Constant, Node, ShapeError, Value
 from ganglion.compiler.ir.origin import inside
+from ganglion.compiler.ir.shaping import broadcast
 from ganglion.gradients import GradientTape
 from ganglion.hyperparameters import Hyperparameter
 from ganglion.optimizers.arguments import (
@@ -103,6 +105,7 @@ class Optimizer:
         self._variables: list[Variable] = []
         self._trainable_variables: list[Variable] = []
         self._indices: dict[Variable, int] = {}
+        self._slots: dict[Variable, list[Variable]] = {}
         self._model_variables_moving_average: list[Variable] = []
         self._accumulated_gradients: list[Variable] = []
         self._never_decayed: set[Variable] = set()
@@ -263,12 +266,14 @@ class Optimizer:
         initializer: Any = "zeros",
     ) -> Variable:
         """Make a slot: a variable of the shape and type of another."""
-        return self.add_variable(
+        slot = self.add_variable(
             reference_variable.shape,
             initializer=initializer,
             dtype=reference_variable.dtype,
             name=f"{reference_variable.path.replace('/', '_')}_{name or 'var'}",
         )
+        self._slots.setdefault(reference_variable, []).append(slot)
+        return slot
 
     def add_optimizer_variables(
         self,
@@ -537,8 +542,40 @@ class Optimizer:
     def _update_variables(
         self, grads: list[Any], variables: list[Variable], rate: Any
     ) -> None:
+        known: dict[Any, TracedUpdate] = {}  # by what the update may depend on
         for gradient, variable in zip(grads, variables, strict=True):
+            self._update_like(known, gradient, variable, rate)
+
+    def _update_like(
+        self,
+        known: dict[Any, TracedUpdate],
+        gradient: Any,
+        variable: Variable,
+        rate: Any,
+    ) -> None:
+        """Update a variable as one before it, if that can be, else trace the update."""
+        scope = current_scope()
+        if scope is None or scope.concrete or not self._is_elementwise():
             self.update_step(gradient, variable, rate)
+            return
+        updated = [variable, *self._slots.get(variable, ())]
+        key = (gradient.dtype, *((v.dtype, v._value_dtype) for v in updated))
+        if key not in known:
+            known[key] = TracedUpdate(
+                scope,
+                gradient,
+                updated,
+                lambda: self.update_step(gradient, variable, rate),
+            )
+        elif known[key].can_repeat and variable.shape != ():
+            known[key].repeat(scope, gradient, updated)
+        else:
+            self.update_step(gradient, variable, rate)
+
+    def _is_elementwise(self) -> bool:
+        """Return whether `update_step` is ours, and does the same to all elements."""
+        is_ours = type(self).__module__.startswith("ganglion.")
+        return is_ours and getattr(self.update_step, "is_elementwise", False)
 
     def _for_all(self, name: str, compute: Callable[[], Any], *facts: Any) -> Any:
         """Return a value of this step that all variables need: it is traced once.
@@ -749,3 +786,96 @@ def _full_signature(function: Callable[..., None]) -> inspect.Signature:
     rest = [p.replace(annotation=p.empty) for p in shared if p.name not in own]
     last = [p.replace(kind=p.POSITIONAL_OR_KEYWORD) for p in last]
     return inspect.Signature([*first, *rest[:-1], *last, rest[-1]])
+
+
+# ---- updates that are made again -----------------------------------------------------
+# Most optimizers do the same to every element of every variable. Then what was traced
+# once need not be traced for each: its nodes are made anew on other values.
+
+
+def elementwise(update_step: F) -> F:
+    """Mark an `update_step` that depends on a variable by its numbers alone.
+
+    Neither its name nor its index may matter; what the update makes of its shape is
+    looked at, and refused unless every element stands for itself.
+    """
+    update_step.is_elementwise = True  # type: ignore[attr-defined]
+    return update_step
+
+
+class TracedUpdate:
+    """What an update reads, computes and writes, by the roles of its variables.
+
+    The first role is that of the variable, those behind it of its slots.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        gradient: Value,
+        variables: Sequence[Variable],
+        update: Callable[[], None],
+    ) -> None:
+        before, known = dict(scope.writes), set(scope.reads)
+        first = graph.next_number()
+        update()
+        roles = {variable: role for role, variable in enumerate(variables)}
+        self._gradient = gradient
+        self._shape = variables[0].shape
+        self._read = [roles[v] for v in scope.reads if v in roles and v not in known]
+        starts = [before.get(v, scope.reads.get(v)) for v in variables]
+        self._starts: dict[Value, int] = {
+            value: role for role, value in enumerate(starts) if value is not None
+        }
+        written = {v: x for v, x in scope.writes.items() if before.get(v) is not x}
+        self._written = [(roles.get(v, -1), value) for v, value in written.items()]
+        made = [
+            value
+            for value in graph.toposort(written.values(), ends=_Older(first))
+            if isinstance(value, Node) and value.number > first
+        ]
+        self._made = [node for node in made if node.shape != ()]
+        self._own = {gradient, *self._starts, *self._made}
+        self.can_repeat = (
+            self._shape != ()
+            and all(role >= 0 for role, _ in self._written)
+            and all(map(self._is_elementwise, made))
+        )
+
+    def _is_elementwise(self, node: Node) -> bool:
+        """Return whether each element of a node depends on those at its place alone."""
+        if node.shape == () or node.op is broadcast:  # a number that variables share
+            return all(x.shape == () for x in node.inputs)
+        return (
+            node.op.kind == "pointwise"
+            and node.shape == self._shape
+            and self._own.issuperset(node.inputs)
+        )
+
+    def repeat(
+        self, scope: Scope, gradient: Value, variables: Sequence[Variable]
+    ) -> None:
+        """Update other variables by another gradient."""
+        for role in self._read:
+            scope.read(variables[role])
+        shape = variables[0].shape
+        new: dict[Value, Value] = {
+            start: scope.read(variables[role]) for start, role in self._starts.items()
+        }
+        new[self._gradient] = gradient
+        for node in self._made:
+            inputs = [new.get(value, value) for value in node.inputs]
+            attrs = {"shape": shape} if node.op is broadcast else node.attrs
+            new[node] = Node(node.op, inputs, attrs, shape, node.dtype, node.origin)
+        for role, value in self._written:
+            scope.write(variables[role], new[value])
+
+
+class _Older:
+    """All values that were there before a node of some number."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, Node) and value.number < self._number

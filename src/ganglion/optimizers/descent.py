@@ -8,7 +8,7 @@ from typing import Any, Unpack
 from ganglion import initializers, keras2, ops
 from ganglion.hyperparameters import Hyperparameter
 from ganglion.optimizers.arguments import Common, number, small
-from ganglion.optimizers.base import Optimizer, cast_to, with_common
+from ganglion.optimizers.base import Optimizer, cast_to, elementwise, with_common
 from ganglion.serialization import export
 from ganglion.variables import Variable
 
@@ -46,6 +46,7 @@ class SGD(Optimizer):
         if self.momentum:
             self._momentums = self.add_optimizer_variables(variables, "momentum")
 
+    @elementwise
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
@@ -93,6 +94,7 @@ class Lion(Optimizer):
     def _add_slots(self, variables: Sequence[Variable]) -> None:
         self._momentums = self.add_optimizer_variables(variables, "momentum")
 
+    @elementwise
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
@@ -163,6 +165,7 @@ class RMSprop(Optimizer):
         if self.centered:
             self._means = self.add_optimizer_variables(variables, "average_gradient")
 
+    @elementwise
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
@@ -219,6 +222,7 @@ class Adagrad(Optimizer):
             variables, "accumulator", start
         )
 
+    @elementwise
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
@@ -260,6 +264,7 @@ class Adadelta(Optimizer):
             variables, ["accumulated_grad", "accumulated_delta_var"]
         )
 
+    @elementwise
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
@@ -329,6 +334,7 @@ class Ftrl(Optimizer):
             variables, ["accumulator", "linear"], [start, "zeros"]
         )
 
+    @elementwise
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:

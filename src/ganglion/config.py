@@ -280,7 +280,7 @@ def set_precision(name: str) -> None:
 
 
 def verifies_passes() -> bool:
-    """Return whether the compiler checks what every pass returns, or only the ends.
+    """Return whether the compiler checks what every pass returns, or nothing.
 
     `set_verify_passes`, else GANGLION_VERIFY; tests and `ganglion dump` do.
     """

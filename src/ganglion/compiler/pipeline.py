@@ -1,7 +1,7 @@
 """A target's pipeline: one list of passes, from a program to what the target runs.
 
-Any stage can be handed out by the name of its pass. The graph and the plan are verified
-when they are finished; tests and `ganglion dump` verify what every pass returns.
+Any stage can be handed out by the name of its pass. Tests, `ganglion dump` and
+GANGLION_VERIFY=1 verify what every pass returns; else nothing is, as it takes long.
 """
 
 from __future__ import annotations
@@ -118,24 +118,13 @@ class Pipeline:
         if after is not None and after not in (step.name for step in self.passes):
             names = ", ".join(step.name for step in self.passes)
             raise ValueError(f"There is no pass {after!r}; there are: {names}.")
-        verifies_all = config.verifies_passes()
+        verifies = config.verifies_passes()
         stage: Any = program
-        verified = stage
         for step in self.passes:
-            before = stage
             if step.applies(stage):
-                stage = step.run(stage)
-            if not isinstance(stage, type(before)):  # a plan stays one for its target
-                verified = self._verify(before, verified)
-            if verifies_all:
-                verified = self._verify(stage, verified)
+                before, stage = stage, step.run(stage)
+                if verifies and stage is not before:
+                    self.verifiers[type(stage)](stage)
             if step.name == after:
                 break
-        self._verify(stage, verified)
-        return stage
-
-    def _verify(self, stage: Any, verified: Any) -> Any:
-        """Verify a stage, unless that is what was verified last."""
-        if stage is not verified:
-            self.verifiers[type(stage)](stage)
         return stage

@@ -240,6 +240,7 @@ class Library:
 
 # ---- the functions of kernels ------------------------------------------------------
 
+Forms = Mapping[int, Form]  # of a plan, each by a number
 Entry = tuple[Signature, bytes]  # how a function is called, and its machine code
 KEPT_FUNCTIONS = 4096  # functions that stay loaded when no program has them any more
 
@@ -257,64 +258,66 @@ def load(plan: CpuPlan) -> tuple[list[Record], dict[str, Function]]:
     """Return the calls of a step, and the functions that they call, by name."""
     target_name = identity(host())
     forms = [form_of(kernel) for kernel in plan.kernels]
-    keys: list[Hashable] = [
-        (target_name, form.key) if form.key is not None else number
-        for number, form in enumerate(forms)
+    # Keys are long: each is hashed once, and then known by its number.
+    numbers: dict[Hashable, int] = {}
+    called = [
+        numbers.setdefault((n,) if form.key is None else form.key, len(numbers))
+        for n, form in enumerate(forms)
     ]
-    functions = _loaded.get(keys)
-    missing = {
-        key: form for key, form in zip(keys, forms, strict=True) if key not in functions
+    distinct = dict(zip(reversed(called), reversed(forms), strict=True))
+    keys: dict[int, Hashable] = {
+        n: n if form.key is None else (target_name, form.key)
+        for n, form in distinct.items()
     }
+    functions = _loaded.get(keys)
+    missing = {n: form for n, form in distinct.items() if n not in functions}
     if missing:
         functions |= _load_forms(missing, target_name)
-        _loaded.add({key: functions[key] for key in missing if isinstance(key, tuple)})
-    ordered = [functions[key] for key in keys]
-    calls = [f.signature.called(form) for f, form in zip(ordered, forms, strict=True)]
-    return calls, {function.signature.name: function for function in ordered}
+        kept = [n for n, form in missing.items() if form.key is not None]
+        _loaded.add({keys[n]: functions[n] for n in kept})
+    calls = [
+        functions[n].signature.called(form)
+        for n, form in zip(called, forms, strict=True)
+    ]
+    return calls, {f.signature.name: f for f in functions.values()}
 
 
-def _load_forms(
-    forms: Mapping[Hashable, Form], target_name: str
-) -> dict[Hashable, Function]:
+def _load_forms(forms: Forms, target_name: str) -> dict[int, Function]:
     """Load the functions of some forms, all at once: that takes hardly longer."""
     entries = _read_forms(forms, target_name)
-    missing = {key: form for key, form in forms.items() if key not in entries}
+    missing = {n: form for n, form in forms.items() if n not in entries}
     if missing:
         entries |= _compile_forms(missing, target_name)
     # Forms may differ, and their texts not: a library has each name once.
     codes = {signature.name: code for signature, code in entries.values()}
     library = Library(*codes.values())
     return {
-        key: Function(signature, library, library.address(signature.name))
-        for key, (signature, _) in entries.items()
+        n: Function(signature, library, library.address(signature.name))
+        for n, (signature, _) in entries.items()
     }
 
 
-def _read_forms(
-    forms: Mapping[Hashable, Form], target_name: str
-) -> dict[Hashable, Entry]:
+def _read_forms(forms: Forms, target_name: str) -> dict[int, Entry]:
     """Return the forms whose machine code is on disk, with that."""
-    entries: dict[Hashable, Entry] = {}
-    for key, form in forms.items():
+    entries: dict[int, Entry] = {}
+    for n, form in forms.items():
         entry = (
             code_cache.read(_path(form, target_name)) if form.key is not None else None
         )
         if entry is not None:
-            entries[key] = _unpacked(entry)
+            entries[n] = _unpacked(entry)
     return entries
 
 
-def _compile_forms(
-    forms: Mapping[Hashable, Form], target_name: str
-) -> dict[Hashable, Entry]:
+def _compile_forms(forms: Forms, target_name: str) -> dict[int, Entry]:
     """Emit and compile some forms, and keep their machine code."""
     emitted = [emit_form(form) for form in forms.values()]
     codes = _codes([module for _, module in emitted], target_name)
-    entries: dict[Hashable, Entry] = {}
-    for (key, form), (signature, module) in zip(forms.items(), emitted, strict=True):
-        entries[key] = signature, codes[module]
+    entries: dict[int, Entry] = {}
+    for (n, form), (signature, module) in zip(forms.items(), emitted, strict=True):
+        entries[n] = signature, codes[module]
         if form.key is not None:
-            code_cache.keep(_path(form, target_name), _packed(*entries[key]))
+            code_cache.keep(_path(form, target_name), _packed(*entries[n]))
     return entries
 
 
@@ -362,14 +365,15 @@ class _LoadedFunctions:
         self._lock = threading.Lock()
         self._functions: OrderedDict[Hashable, Function] = OrderedDict()
 
-    def get(self, keys: Sequence[Hashable]) -> dict[Hashable, Function]:
-        """Return those of some functions that are loaded."""
+    def get(self, keys: Mapping[int, Hashable]) -> dict[int, Function]:
+        """Return those of some functions that are loaded, by the keys' numbers."""
         with self._lock:
-            loaded = {
-                key: self._functions[key] for key in keys if key in self._functions
-            }
-            for key in loaded:
-                self._functions.move_to_end(key)
+            loaded: dict[int, Function] = {}
+            for number, key in keys.items():
+                function = self._functions.get(key)
+                if function is not None:
+                    self._functions.move_to_end(key)
+                    loaded[number] = function
             return loaded
 
     def add(self, functions: Mapping[Hashable, Function]) -> None:

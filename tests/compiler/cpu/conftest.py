@@ -26,4 +26,6 @@ def listed_zeros(monkeypatch):
 @pytest.fixture
 def own_tiles(monkeypatch):
     """Small products have tiles made for their shapes, too."""
-    monkeypatch.setattr(small_gemm, "CPU", replace(CPU, small_product=0))
+    monkeypatch.setattr(
+        small_gemm, "CPU", replace(CPU, small_product=0, plain_product=0)
+    )

@@ -56,7 +56,9 @@ def test_small_products_have_the_same_bits(monkeypatch, shape, turned, dtype):
     arrays = arrays_of(program)
     check(program, arrays, {}, rtol=1e-5, atol=1e-4)
     by_one_text = [ran(compiled(program, n), arrays, {}, 1) for n in (1, 3)]
-    monkeypatch.setattr(small_gemm, "CPU", replace(CPU, small_product=0))
+    monkeypatch.setattr(
+        small_gemm, "CPU", replace(CPU, small_product=0, plain_product=0)
+    )
     for result in by_one_text:
         same(result, ran(compiled(program, 1), arrays, {}, 1))
 
@@ -70,7 +72,9 @@ def test_further_axes(monkeypatch, program):
     arrays = arrays_of(program)
     assert all(small_gemm.is_small(kernel) for kernel in products(program))
     result = ran(compiled(program, 2), arrays, {}, 1)
-    monkeypatch.setattr(small_gemm, "CPU", replace(CPU, small_product=0))
+    monkeypatch.setattr(
+        small_gemm, "CPU", replace(CPU, small_product=0, plain_product=0)
+    )
     same(result, ran(compiled(program, 1), arrays, {}, 1))
 
 
@@ -80,6 +84,6 @@ def test_one_text_serves_all_sizes():
 
 
 def test_large_products_have_tiles_of_their_own():
-    size = math.isqrt(CPU.small_product)
+    size = math.isqrt(CPU.plain_product)
     (kernel,) = products(product(size, 3, size))
     assert form_of(kernel).key[0] == "constant"

@@ -25,6 +25,7 @@ class CpuTuning:
     tile_vectors: int = 4  # at most, side by side in a tile
     chains: int = 2  # vectors that functions are computed of at once: a power of two
     small_product: int = 1 << 21  # multiplications: more have tiles made for them
+    plain_product: int = 1 << 26  # likewise, of matrices with one axis of each kind
     blocked_inner: int = 2048  # inner size from which products go block by block
     inner_block: int = (
         256  # of those, and of large ones: indices that stay in the cache

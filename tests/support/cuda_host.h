@@ -17,12 +17,15 @@
 #define THREAD emulated_thread
 #define BLOCK emulated_block
 #define MODEL emulated_model
+#define BLOCKS emulated_blocks
+#define MODELS emulated_models
 #define BARRIER wait_at(emulated_all)
 
 // Kernels are left as they are; what they call most often is worth optimising.
 #pragma GCC push_options
 #pragma GCC optimize("O1")
 static int emulated_thread, emulated_model, emulated_shared;
+static int emulated_blocks, emulated_models;
 
 extern "C" void switch_stack(void** old, void* fresh);
 asm(R"(

@@ -111,6 +111,7 @@ def _wrapped(source: str) -> str:
             f"\nstatic void call_{name}(void** arguments) {{ {name}({casts}); }}"
             f'\nextern "C" void run_{name}(int blocks, int models, int shared, '
             "void** arguments) {\n  emulated_shared = shared;"
+            "\n  emulated_blocks = blocks, emulated_models = models;"
             "\n  for (emulated_model = 0; emulated_model < models; emulated_model++)"
             f"\n    run_blocks(blocks, call_{name}, arguments);\n}}\n"
         )

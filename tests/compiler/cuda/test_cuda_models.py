@@ -8,7 +8,9 @@ from cuda_checks import emulated, precision
 import ganglion as keras
 from ganglion import config, layers
 from ganglion.compiler import reference
-from ganglion.compiler.cuda import backend, code, emit
+from ganglion.compiler.cuda import backend, code, emit, pipeline
+from ganglion.compiler.cuda.direct_weights import direct_weights
+from ganglion.compiler.cuda.launches import partitions_of
 from ganglion.compiler.cuda.model_states import ModelRows
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.training.data_adapters import Table
@@ -63,6 +65,14 @@ def bytes_classifier(seed):
     return model
 
 
+def filled_tiles(seed):
+    hidden = [layers.Dense(1100, "relu"), layers.Dense(64, "relu")]
+    model = keras.Sequential([keras.Input((12,)), *hidden, layers.Dense(3)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.1 * (seed + 1)), loss)
+    return model
+
+
 def steps_of(build, count):
     """Return the data of steps, and the traced step of each model."""
     config.set_backend("numpy")
@@ -71,7 +81,8 @@ def steps_of(build, count):
         keras.utils.set_random_seed(seed)
         x = BYTES if build is bytes_classifier else X
         table = Table(x, Y.astype("float32") if build is regression else Y)
-        signature = table.signature(BATCH, len(X), True)
+        batch = 64 if build is filled_tiles else BATCH
+        signature = table.signature(batch, len(X), True)
         steps.append(build(seed)._step_cache.traced("train", table, signature))
     arrays = table.arrays()
     return {name: arrays[name] for name in steps[0].program.data}, steps
@@ -99,25 +110,62 @@ def test_models_together_have_the_bits_of_each_alone(build, launched, request):
 
 @emulation
 @pytest.mark.parametrize("precise", ["tf32", "bf16", "float32"])
-@pytest.mark.parametrize("build", [classifier, bytes_classifier, images])
+@pytest.mark.parametrize("build", [classifier, bytes_classifier, images, filled_tiles])
 def test_tiles_for_many_models_have_the_bits_of_one_alone(
     build, precise, launches, monkeypatch
 ):
-    texts = []
+    emissions = []
 
     def for_many(program, spec, models):
         emission = emit.emit_program(program, spec, 4096 if models > 1 else 1)
-        texts.append("".join(emission.functions.values()))
+        emissions.append(emission)
         return emission
 
     monkeypatch.setattr(code, "emit_program", for_many)
     check_bits(build, True, precise)
-    together, alone = texts
+    together, alone = ("".join(e.functions.values()) for e in emissions)
     exact = precise == "float32"
     assert ("contract_in_order<" in together) is not exact
     assert "contract_in_order<" not in alone
+    assert "of_like_blocks" in together
+    assert "of_like_blocks" not in alone
     if build is classifier and precise == "tf32":
         assert "int CUTS = 4;" in together
+        assert "int AT_ONCE = 4;" in together
+        of_many, of_one = (copies_read(emission) for emission in emissions)
+        assert of_one
+        assert not of_many
+
+
+def copies_read(emission):
+    """Return the rounded copies of weights that launches of a step touch."""
+    touched = {buffer.name for call in emission.every for buffer in call.buffers}
+    return {name for name in touched if name.endswith(" rounded")}
+
+
+def test_weights_are_read_themselves_only_where_products_alone_read_copies():
+    def schedule_of(model):
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+        table = Table(X, Y.astype("float32"))
+        signature = table.signature(BATCH, len(X), True)
+        step = model._step_cache.traced("train", table, signature)
+        return pipeline.build(step.program, GpuSpec())
+
+    config.set_backend("numpy")
+    dense = [layers.Dense(1100, "relu"), layers.Dense(40, "relu"), layers.Dense(1)]
+    schedule = schedule_of(keras.Sequential([keras.Input((12,)), *dense]))
+    direct = direct_weights(schedule)
+    assert {weights.name for weights in direct.values()} >= {dense[1].kernel.path}
+    # A copy that is read once its weights have changed, or beside that, stays.
+    (name, weights), *_ = direct.items()
+    writers = [launch for launch in schedule.every if weights.key in launch.writes()]
+    readers = [
+        partition
+        for partition in partitions_of(schedule.every)
+        if any(("arena", name) in fused.reads() for fused in partition.fused_kernels)
+    ]
+    writers[0].partitions += readers[:1]
+    assert name not in direct_weights(schedule)
 
 
 def check_bits(build, launched, precise):

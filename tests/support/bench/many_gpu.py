@@ -1,12 +1,15 @@
 """Many models on a GPU: bits, microseconds of each launch, and rivals.
 
     python3 tests/support/bench/many_gpu.py --networks mnist,tabular --rivals jax,torch
+    python3 tests/support/bench/many_gpu.py --networks mnist --variants
 
 The networks of `many_bench.py`, 64 on digits drawn at random and 256 tabular ones. For
 each of them: whether three models have the bits of each alone; microseconds of a step
 of all models, and of each of its launches, by the device's clock; model-steps a second
 of `fit_many`, the second call of two. JAX (`vmap` over a `scan`) and PyTorch (`vmap`
 over `grad`, compiled, an epoch as one CUDA graph) are timed in processes of their own.
+With `--variants`, only bits and launches: with each thing that is done for many models
+left out, with all of them left out, and with other tiles.
 """
 
 from __future__ import annotations
@@ -19,10 +22,12 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import many_bench
 import numpy as np
@@ -116,6 +121,67 @@ def profile(program: Any, driver: Any, timed: Any, described: Any) -> None:
         kernels = " || ".join(described(fused) for fused in launch.fused_kernels)
         size = f"{call.blocks:4} blocks {call.shared // 1024:4} KB"
         print(f"{number:3} {us:7.1f} us {size}  {kernels[:110]}", flush=True)
+
+
+# ---- variants ------------------------------------------------------------------------
+
+
+VARIANTS = {
+    "as it is": "",
+    "all as for one, but for tiles": "order maps copies groups",
+    "models one after the other": "order",
+    "maps as for one": "maps",
+    "copies of weights": "copies",
+    "a group of warps at a time": "groups",
+    "the same, all else as for one but order": "groups maps copies",
+    "two groups at a time": "two",
+    "small tiles in short steps": "short",
+}
+
+
+@contextmanager
+def variant(words: str) -> Iterator[None]:
+    """Compile as named for a while; see `VARIANTS`."""
+    from ganglion.compiler.cuda import emit, tiling
+    from ganglion.compiler.cuda.target import TUNING
+
+    tiles, emit_map = tiling.TILES_OF_MODELS, emit.emit_map
+    deep = tuple(tile for tile in tiles if tile.depth > 32)
+    plain = tuple(tile for tile in tiles if tile.depth == 32)
+
+    def map_of_one(*arguments: Any, models: int = 1) -> Any:
+        return emit_map(*arguments)
+
+    changes = {
+        "order": [patch.object(emit._Emitter, "_starts_like_blocks", lambda *_: False)],
+        "maps": [patch.object(emit, "emit_map", map_of_one)],
+        "copies": [patch.object(emit, "direct_weights", lambda _: {})],
+        "groups": [
+            patch.object(TUNING, "most_sums_of_thread", 0),
+            patch.object(TUNING, "cache_line", 0),
+            patch.object(tiling, "TILES_OF_MODELS", plain),
+        ],
+        "two": [
+            patch.object(TUNING, "most_sums_of_thread", 64),
+            patch.object(tiling, "TILES_OF_MODELS", (*deep, *plain[1:])),
+        ],
+        "short": [patch.object(tiling, "TILES_OF_MODELS", plain)],
+    }
+    with ExitStack() as stack:
+        for word in words.split():
+            for change in changes[word]:
+                stack.enter_context(change)
+        yield
+
+
+def time_variants(name: str) -> None:
+    from ganglion.compiler.cuda import backend
+
+    for title, words in VARIANTS.items():
+        print(f"=== {title}", flush=True)
+        backend.memory().kept_code.clear()  # which is of another variant
+        with variant(words):
+            check_and_time(name)
 
 
 def fit_many(name: str) -> None:
@@ -250,12 +316,17 @@ def main() -> None:
     parser.add_argument("--rivals", default="jax,torch")
     parser.add_argument("--rival", help="time this one, in this process")
     parser.add_argument("--seconds", type=float, default=60, help="of a rival, at most")
+    parser.add_argument("--variants", action="store_true", help="of launches, only")
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
     names = chosen.networks.split(",")
     if chosen.rival:
         for name in names:
             rival(chosen.rival, name)
+        return
+    if chosen.variants:
+        for name in names:
+            time_variants(name)
         return
     for name in names:
         check_and_time(name)

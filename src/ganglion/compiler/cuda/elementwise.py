@@ -245,11 +245,12 @@ TILES_PER_BLOCK, TRANSPOSING_BLOCKS = 4, 64  # if there are enough tiles for all
 
 
 def emit_map(
-    fused: FusedKernel, spec: GpuSpec, rows: BlockRows | None = None
+    fused: FusedKernel, spec: GpuSpec, rows: BlockRows | None = None, models: int = 1
 ) -> Emitted:
     """Return a loop without reduction, and its epilogues, as text.
 
-    With `rows`, a block has some of its rows.
+    With `rows`, a block has some of its rows. Of many models, which keep all processors
+    busy, each has few blocks, and their threads several loads under way.
     """
     kernel = fused.kernel
     assert isinstance(kernel, Loop)
@@ -257,14 +258,14 @@ def emit_map(
     axes = rows.axes if rows else ()
     body = Body(is_wide(fused.buffers(), total), axes, spec.approximate)
     shape = kernel.shape or (1,)
-    width = _map_width(fused, kernel, total, spec)
+    width = _map_width(fused, kernel, total * models, spec)
     if rows:
         shape = rows.of(shape)
         total = math.prod(shape)
         width = vector_width(fused, shape[-1]) if total >= 4 * THREADS else 1
     count = total // width
-    if THREADS < count <= TUNING.one_block_elements:  # of which a block takes turns
-        body.unroll(4)
+    if THREADS < count <= TUNING.one_block_elements or (models > 1 and count > THREADS):
+        body.unroll(4)  # a block takes turns
     with body.block(each_index(body, count, loops=count > THREADS)):
         at = body.indices("i", (*shape[:-1], shape[-1] // width))
         if width > 1:

@@ -14,6 +14,10 @@ from functools import cached_property
 import numpy as np
 
 from ganglion.compiler.cuda.column_sums import emit_map_with_column_sums
+from ganglion.compiler.cuda.direct_weights import (
+    direct_weights,
+    with_direct_weights,
+)
 from ganglion.compiler.cuda.elementwise import (
     emit_map,
     emit_transpose,
@@ -124,9 +128,16 @@ class PartitionText:
 
 
 class Function:
-    """The text of a kernel function, and the buffers that are its arguments."""
+    """The text of a kernel function, and the buffers that are its arguments.
 
-    def __init__(self, partitions: Iterable[PartitionText]) -> None:
+    With `like_blocks`, those of all models start before the next ones of any.
+    """
+
+    def __init__(
+        self, partitions: Iterable[PartitionText], like_blocks: bool = False
+    ) -> None:
+        self._like_blocks = like_blocks
+        self._block = "place.block" if like_blocks else "BLOCK"
         self.buffers: list[Buffer] = []
         self._bodies: dict[str, str] = {}
         self._arguments: dict[BufferKey, str] = {}
@@ -135,7 +146,7 @@ class Function:
         self._before, self._after = list[str](), list[str]()  # all steps
         start = 0
         for partition in partitions:
-            block = f"BLOCK - {start}" if start else "BLOCK"
+            block = f"{self._block} - {start}" if start else self._block
             start += partition.blocks
             self._partitions.append((start, self._calls(partition, block)))
             if partition.memory:
@@ -168,7 +179,7 @@ class Function:
         lines += ["  for (long long step = 0; step < steps; step++)"] * resident
         *others, (_, last) = self._partitions
         for end, calls in others:
-            lines += [f"  if (BLOCK < {end}) {{", *calls, "  } else"]
+            lines += [f"  if ({self._block} < {end}) {{", *calls, "  } else"]
         # What a step wrote, the next one reads.
         after = ["    BARRIER;", "  }", *self._after] if resident else ["  }"]
         text = "\n".join([*lines, "  {", *last, *after, "}", ""])
@@ -178,10 +189,13 @@ class Function:
 
     def _moves_to_model(self) -> Iterator[str]:
         """Yield how a block finds the memory of its model."""
+        model = ", place.model" * self._like_blocks
+        if self._like_blocks:
+            yield "  const Place place = Place::of_like_blocks();"
         for number, buffer in enumerate(self.buffers):
             if buffer.kind not in ("data", "constant"):
                 stride = "state_stride" if buffer.kind == "state" else "work_stride"
-                yield f"  a{number} = of_model(a{number}, {stride});"
+                yield f"  a{number} = of_model(a{number}, {stride}{model});"
 
     def _calls(self, partition: PartitionText, block: str) -> list[str]:
         """Return how a block of a partition calls its bodies."""
@@ -352,6 +366,8 @@ class _Emitter:
         self.workspace = dict(schedule.workspace)
         self.workspace_bytes = schedule.workspace_bytes
         self._scratch = 0
+        # What many models read instead of copies.
+        self._direct = direct_weights(schedule) if models > 1 else {}
         self._calls: dict[int, Call] = {}
         self._contexts: dict[int, LaunchContext] = {}  # of partitions
 
@@ -363,7 +379,7 @@ class _Emitter:
 
     def _new_call(self, launch: Launch) -> Call:
         partitions = sorted(self._partitions(launch), key=PartitionText.order)
-        function = Function(partitions)
+        function = Function(partitions, self._starts_like_blocks(launch))
         shared, most = (
             max(partition.shared for partition in partitions),
             self.spec.shared_per_block,
@@ -388,6 +404,13 @@ class _Emitter:
         buffers = self._renamed(function.buffers)
         return Call(name, 1, partition.shared, buffers, resident=True)
 
+    def _starts_like_blocks(self, launch: Launch) -> bool:
+        """Return whether the first blocks of all models start first.
+
+        Not where blocks of a model wait for each other: all of them must run then.
+        """
+        return self._models > 1 and not launch.time_loops
+
     def _may_gather(self, partition: PartitionText) -> bool:
         """Return whether row-wise blocks are so few that they must be kept apart."""
         most = TUNING.row_wise_share * self.spec.processors
@@ -404,6 +427,8 @@ class _Emitter:
         for partition in launch.partitions:
             context = self._contexts[id(partition.derived_from or partition)]
             context = replace(context, models=self._models)
+            if self._direct:
+                partition = with_direct_weights(partition, self._direct)
             partitions.append(self._partition(partition, context))
         return _joined(partitions) if self._models > 1 else partitions
 
@@ -574,8 +599,9 @@ def emit_fused(fused: FusedKernel, context: LaunchContext) -> Emitted:
             return emit_map_with_column_sums(fused)
         if axes := transposed_axes(fused):
             return emit_transpose(fused, axes)
-        emit_loop = emit_reduction if kernel.reduced else emit_map
-        return emit_loop(fused, context.spec)
+        if kernel.reduced:
+            return emit_reduction(fused, context.spec)
+        return emit_map(fused, context.spec, models=context.models)
     if isinstance(kernel, TimeLoop):
         return emit_time_loop(kernel, context, emit_fused, emit_rows)
     if isinstance(kernel, Scan):

@@ -157,25 +157,27 @@ class _Contraction:
         """Return a product of many models, with the sums of another tiling."""
         order, step = tiling.order, tiling.tile.step(self.bf16)
         assert order is not None
+        at_once = tiling.groups_at_once(self.bf16)
         self.prefetched = {b.key for b in self.kernel.reads()} & self.fused.ready
         self._append(
             "contract_in_order",
             tiling,
             step,
             GROUPS=order.groups,
+            AT_ONCE=at_once,
             CUTS=order.cuts,
             CUT_STEP=order.step,
-            LEFT_LANES=self._lanes_of_part(),
+            LEFT_LANES=self._lanes_of_part(at_once),
         )
         shared = shared_bytes(self.product, tiling.tile, tiling.stages, self.bf16)
         return self._tiled(tiling, step, shared, 1 << 30)
 
-    def _lanes_of_part(self) -> int:
+    def _lanes_of_part(self, groups: int) -> int:
         """Return how many neighbours of the left operand are copied at once.
 
-        Along the inner axis, those that tensor cores take at once lie side by side.
+        Along the inner axis, those that groups of warps take at once lie side by side.
         """
-        lanes, together = self.product.lanes("left"), 16 if self.bf16 else 8
+        lanes, together = self.product.lanes("left"), groups * (16 if self.bf16 else 8)
         return min(lanes, together) if self.product.along_rows else lanes
 
     def in_shared_memory(self) -> Emitted:
@@ -304,14 +306,15 @@ class _Contraction:
             "LEFT_LANES": product.lanes("left"),
             "RIGHT_LANES": product.lanes("right"),
         }
+        even = tiling.order is not None  # matrix products have one inner axis
         flags = {
             "LEFT_ROWS": product.along_rows,
             "LEFT_AGAIN": product.again > TUNING.window_reuse,
             "PREFETCH_LEFT": left.key in self.prefetched,
             "PREFETCH_RIGHT": right.key in self.prefetched,
             "LEFT_SAME": _rows_alike(product, tile, step),
-            "LEFT_EVEN": _is_even(product.inner, "left", step),
-            "RIGHT_EVEN": _is_even(product.inner, "right", step),
+            "LEFT_EVEN": even or _is_even(product.inner, "left", step),
+            "RIGHT_EVEN": even or _is_even(product.inner, "right", step),
             "SPLIT_K": product.parts > 1,
             "ROUND_LEFT": left.key not in self.fused.rounded,
             "ROUND_RIGHT": right.key not in self.fused.rounded,

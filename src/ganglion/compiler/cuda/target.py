@@ -130,11 +130,13 @@ class GpuTuning:
 
     # Tilings of products
     most_stages: int = 16
+    most_sums_of_thread: int = 96  # that leave registers for operands and addresses
     split_k_length: int = 2048  # of sums that are worth being split
     split_k_most_results: int = 1 << 20
     bandwidth: float = 36.0  # bytes a nanosecond that a processor gets from far
     shared_bandwidth: int = 128  # bytes a cycle that its shared memory gives
     clock: float = 1.75  # cycles a nanosecond
+    cache_line: int = 128  # bytes: copies of less take longer
     latency: float = 900.0  # nanoseconds until the first byte comes
 
 

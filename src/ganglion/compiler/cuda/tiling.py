@@ -33,6 +33,7 @@ class Tile:
     columns: int
     warps_down: int
     warps_across: int
+    depth: int = 32  # of the inner axis, that is copied at a time, or more
 
     @property
     def groups(self) -> int:
@@ -41,7 +42,7 @@ class Tile:
 
     def step(self, bf16: bool) -> int:
         """Return how much of the inner axis is copied at a time."""
-        return max(32, (16 if bf16 else 8) * self.groups)
+        return max(self.depth, (16 if bf16 else 8) * self.groups)
 
 
 TILES = (
@@ -62,6 +63,7 @@ TILES = (
 # For many models: there are enough blocks where each takes the whole inner axis.
 TILES_OF_MODELS = (
     Tile(128, 64, 4, 2),
+    Tile(64, 64, 2, 4, depth=64),
     Tile(64, 64, 2, 4),
     Tile(64, 32, 4, 2),
     Tile(32, 64, 2, 4),
@@ -205,13 +207,33 @@ class Tiling:
     stages: int
     order: SumOrder | None = None
 
+    def groups_at_once(self, bf16: bool) -> int:
+        """Return how many groups of an order a warp takes at once.
+
+        Their operands lie side by side, and each group has sums of its own, beside
+        those of all groups of a cut, and of all cuts: as many as registers hold.
+        """
+        order, tile = self.order, self.tile
+        assert order is not None
+        sums = tile.rows * tile.columns // THREADS
+        at_once, others = 1, 2 if order.cuts > 1 else 1
+        most = min(order.groups, tile.step(bf16) // (16 if bf16 else 8))
+        while (
+            2 * at_once <= most
+            and order.groups % (2 * at_once) == 0
+            and (2 * at_once + others) * sums <= TUNING.most_sums_of_thread
+        ):
+            at_once *= 2
+        return at_once
+
     def steps(self, k: int, bf16: bool) -> int:
         """Return how many steps a block takes through sums of so many elements."""
         step, order = self.tile.step(bf16), self.order
         if order is None:
             return math.ceil(math.ceil(k / step) / self.splits)
         length = math.ceil(math.ceil(k / order.step) / order.cuts) * order.step
-        return order.cuts * order.groups * math.ceil(length / order.groups / step)
+        sets = order.groups // self.groups_at_once(bf16)
+        return order.cuts * sets * math.ceil(length / sets / step)
 
 
 def choose_tiling(
@@ -299,6 +321,9 @@ def _cost(
     steps = tiling.steps(product.k, spec.bf16)
     left, right = product.width("left"), product.width("right")
     far = tile.rows / min(product.again, 4.0) * left + tile.columns * right
+    if tiling.order is not None and product.along_rows:
+        piece = tiling.groups_at_once(spec.bf16) * (16 if spec.bf16 else 8) * left
+        far += min(max(TUNING.cache_line / piece - 1, 0), 1) * tile.rows * left  # twice
     copied = far * step / TUNING.bandwidth
     lanes = tile.rows * left / _speed(product.lanes("left") * left)
     lanes += tile.columns * right / _speed(product.lanes("right") * right)

@@ -3,9 +3,18 @@ DEVICE void start_after_others() {
   let_others_start();
 }
 // The memory of a block's model, where every model's is as far from the next one's.
-template <class T> DEVICE T* of_model(T* first, long long stride) {
-  return (T*)((char*)first + MODEL * stride);
+template <class T> DEVICE T* of_model(T* first, long long stride, int model = MODEL) {
+  return (T*)((char*)first + model * stride);
 }
+// Which block of which model a block is, where the first blocks of all models start
+// first: so processors have like ones, not some all that is long, and others the rest.
+struct Place {
+  int block, model;
+  DEVICE Place of_like_blocks() {
+    const int number = MODEL * BLOCKS + BLOCK;
+    return {number / MODELS, number % MODELS};
+  }
+};
 template <class T> DEVICE T infinity();
 template <> METHOD float infinity<float>() { return float_of_bits(0x7f800000u); }
 template <> METHOD double infinity<double>() {

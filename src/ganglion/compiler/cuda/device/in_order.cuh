@@ -2,23 +2,27 @@
 // Products of many models, in tiles that suit all of them, with the bits of one model
 // alone. There, the inner axis is split over CUTS blocks, in steps of CUT_STEP, and over
 // GROUPS groups of warps; here, each warp takes those parts one after the other, and
-// adds them up in the same order. A stage has up to BK of the inner axis, of one part.
+// adds them up in the same order. It takes AT_ONCE groups at once, each with sums of its
+// own: what they read lies side by side. A stage has up to BK of the inner axis, of one
+// such set of groups.
 template <class S> struct Parts {
-  static constexpr int KS = S::BF16 ? 16 : 8, EACH = S::BK / KS;
+  static constexpr int KS = S::BF16 ? 16 : 8, CHUNK = S::AT_ONCE * KS;
+  static constexpr int EACH = S::BK / CHUNK, SETS = S::GROUPS / S::AT_ONCE;
   static constexpr int STEPS = (S::K + S::CUT_STEP - 1) / S::CUT_STEP;
   static constexpr int OF_CUT = (STEPS + S::CUTS - 1) / S::CUTS;  // at most
-  static constexpr int LENGTH = OF_CUT * (S::CUT_STEP / KS / S::GROUPS);
-  static constexpr int STAGES = (LENGTH + EACH - 1) / EACH;  // of one part
-  static constexpr int COUNT = S::CUTS * S::GROUPS * STAGES;
+  static constexpr int LENGTH = OF_CUT * (S::CUT_STEP / KS / S::GROUPS);  // in chunks
+  static constexpr int STAGES = (LENGTH + EACH - 1) / EACH;  // of one set
+  static constexpr int COUNT = S::CUTS * SETS * STAGES;
   static_assert(S::WK == 1, "a warp takes the whole inner axis");
-  static_assert(!S::LEFT_ROWS || S::LEFT_LANES <= KS, "copies stay in a part");
+  static_assert(S::GROUPS % S::AT_ONCE == 0 && S::BK % CHUNK == 0, "whole sets");
+  static_assert(!S::LEFT_ROWS || S::LEFT_LANES <= CHUNK, "copies stay in a set");
   int first, end;  // of the inner axis, in one stage
   DEVICE Parts at(int number) {
-    const int part = number / STAGES, cut = part / S::GROUPS;
-    const int begin = STEPS * cut / S::CUTS * (S::CUT_STEP / KS);
-    const int step = begin + number % STAGES * (EACH * S::GROUPS) + part % S::GROUPS;
+    const int part = number / STAGES, cut = part / SETS;
+    const int begin = STEPS * cut / S::CUTS * (S::CUT_STEP / CHUNK);
+    const int chunk = begin + number % STAGES * (EACH * SETS) + part % SETS;
     const int end = STEPS * (cut + 1) / S::CUTS * S::CUT_STEP;
-    return {step * KS, end < S::K ? end : S::K};
+    return {chunk * CHUNK, end < S::K ? end : S::K};
   }
 };
 
@@ -46,8 +50,8 @@ DEVICE void contract_in_order(int block, int blocks, const typename S::Left* lef
 #pragma unroll 1
   for (int number = block; number < S::TILES; number += blocks) {
     const TileIndex<S> p = TileIndex<S>::at(number);
-    LeftCopies<S, S::GROUPS> lefts;
-    RightCopies<S, S::GROUPS> rights;
+    LeftCopies<S, P::CHUNK, P::SETS> lefts;
+    RightCopies<S, P::CHUNK, P::SETS> rights;
     lefts.begin(left + S::left_batch(p.b), p.m0);
     rights.begin(right + S::right_batch(p.b), p.n0);
     auto fetch_sides = [&](int stage, bool of_left, bool of_right) {
@@ -59,7 +63,7 @@ DEVICE void contract_in_order(int block, int blocks, const typename S::Left* lef
           rights.copy((Right*)(to + Stage<S>::LEFT), part.first, part.end);
       }
     };
-    float c[DOWN][RIGHT][4] = {}, cut[DOWN][RIGHT][4] = {};
+    float c[S::AT_ONCE][DOWN][RIGHT][4] = {}, cut[DOWN][RIGHT][4] = {};
     float total[S::CUTS > 1 ? DOWN : 1][S::CUTS > 1 ? RIGHT : 1][4] = {};
     bool of_left = true, of_right = true;
     if ((S::PREFETCH_LEFT || S::PREFETCH_RIGHT) && number == block) {
@@ -84,17 +88,23 @@ DEVICE void contract_in_order(int block, int blocks, const typename S::Left* lef
       const auto* at = shared_bytes + stage % S::STAGES * Stage<S>::BYTES;
       const P part = P::at(stage);
 #pragma unroll
-      for (int step = 0; step < P::EACH; step++)
-        if (part.first + step * (S::GROUPS * P::KS) < part.end)
-          multiply_parts<S>(c, (const Left*)at, (const Right*)(at + Stage<S>::LEFT),
-                            m_of_warp, n_of_warp, step * P::KS);
+      for (int chunk = 0; chunk < P::EACH; chunk++)
+        // Behind the end, within a chunk, there are zeros.
+        if (part.first + chunk * (P::SETS * P::CHUNK) < part.end)
+#pragma unroll
+          for (int group = 0; group < S::AT_ONCE; group++)
+            multiply_parts<S>(c[group], (const Left*)at,
+                              (const Right*)(at + Stage<S>::LEFT), m_of_warp,
+                              n_of_warp, chunk * P::CHUNK + group * P::KS);
       if (stage % P::STAGES < P::STAGES - 1) continue;
-      for_each_sum<DOWN, RIGHT>([&](int i, int j, int e) {
-        cut[i][j][e] += scaled<S>(c[i][j][e]);
-        c[i][j][e] = 0.0f;
-      });
+#pragma unroll
+      for (int group = 0; group < S::AT_ONCE; group++)
+        for_each_sum<DOWN, RIGHT>([&](int i, int j, int e) {
+          cut[i][j][e] += scaled<S>(c[group][i][j][e]);
+          c[group][i][j][e] = 0.0f;
+        });
       if constexpr (S::CUTS > 1)
-        if (stage / P::STAGES % S::GROUPS == S::GROUPS - 1)
+        if (stage / P::STAGES % P::SETS == P::SETS - 1)
           for_each_sum<DOWN, RIGHT>([&](int i, int j, int e) {
             total[i][j][e] += cut[i][j][e];
             cut[i][j][e] = 0.0f;

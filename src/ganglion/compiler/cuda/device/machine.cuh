@@ -4,6 +4,8 @@
 #define THREAD ((int)threadIdx.x)
 #define BLOCK ((int)blockIdx.x)
 #define MODEL ((int)blockIdx.y)
+#define BLOCKS ((int)gridDim.x)  // of each model
+#define MODELS ((int)gridDim.y)
 #define BARRIER __syncthreads()
 extern __shared__ __align__(128) unsigned char shared_bytes[];
 

@@ -16,14 +16,16 @@ template <class S> struct Stage {
 };
 
 // Where an index inside of a stage is on the inner axis, from the stage's first one on:
-// a stage may be of one group's steps, of which every GROUPS-th step is.
-template <class S, int GROUPS> DEVICE int inner_of(int at) {
-  constexpr int KS = S::BF16 ? 16 : 8;
-  return GROUPS == 1 ? at : at / KS * (GROUPS * KS) + at % KS;
+// a stage may be of every APART-th chunk. Without chunks, stages are all there is.
+template <int CHUNK, int APART> DEVICE int inner_of(int at) {
+  if constexpr (CHUNK == 0)
+    return at;
+  else
+    return at / CHUNK * (APART * CHUNK) + at % CHUNK;
 }
 
 // Where a thread copies the left operand from: rows that stay, inner indices that move.
-template <class S, int GROUPS = 1> struct LeftCopies {
+template <class S, int CHUNK = 0, int APART = 1> struct LeftCopies {
   typedef typename S::Offset Offset;
   typedef typename S::Left Left;
   static constexpr int V = S::LEFT_LANES;
@@ -33,16 +35,19 @@ template <class S, int GROUPS = 1> struct LeftCopies {
   static constexpr int COUNT = (DOWN + STEP - 1) / STEP;
   static constexpr bool ALL_M = S::M % S::BM == 0, ALL_K = S::K % S::BK == 0;
   static_assert(THREADS % ACROSS == 0, "threads cover whole lines");
+  // In chunks, copies of a thread that are alike need one address for all of them.
+  static constexpr bool ONE =
+      CHUNK > 0 && S::LEFT_SAME && S::LEFT_EVEN && ALL_M && DOWN % STEP == 0;
   // Where each copy starts; steps that are even only move all of them alike.
-  const Left* cursors[COUNT];
+  const Left* cursors[ONE ? 1 : COUNT];
   bool exists[S::LEFT_ROWS ? COUNT : 1];
   METHOD void begin(const Left* from, int m0) {
     const int line = THREAD / ACROSS, at = THREAD % ACROSS * V;
     const Offset first = S::LEFT_SAME ? S::left_row(m0) + S::left_row(line) : 0;
 #pragma unroll
-    for (int i = 0; i < COUNT; i++) {
+    for (int i = 0; i < (ONE ? 1 : COUNT); i++) {
       const int m = m0 + (S::LEFT_ROWS ? line + i * STEP : at);
-      const int k = inner_of<S, GROUPS>(S::LEFT_ROWS ? at : line + i * STEP);
+      const int k = inner_of<CHUNK, APART>(S::LEFT_ROWS ? at : line + i * STEP);
       const bool inside = ALL_M || (m < S::M && (!S::LEFT_ROWS || m - m0 < DOWN));
       exists[S::LEFT_ROWS ? i : 0] = inside;
       const Offset row = S::LEFT_SAME ? first + S::left_row(i * STEP) : S::left_row(m);
@@ -56,10 +61,12 @@ template <class S, int GROUPS = 1> struct LeftCopies {
     const Offset step_offset = S::LEFT_EVEN ? S::left_inner(k0) : 0;
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
-      const int k = k0 + inner_of<S, GROUPS>(S::LEFT_ROWS ? at : line + i * STEP);
-      const Left* from = cursors[i] + (S::LEFT_EVEN ? step_offset : S::left_inner(k));
-      const bool inside = (ALL_K && GROUPS == 1) || k < end;
-      const bool wanted = exists[S::LEFT_ROWS ? i : 0] && inside;
+      const int k = k0 + inner_of<CHUNK, APART>(S::LEFT_ROWS ? at : line + i * STEP);
+      const Left* from =
+          cursors[ONE ? 0 : i] + (S::LEFT_EVEN ? step_offset : S::left_inner(k));
+      if (ONE) from += S::left_row(i * STEP);
+      const bool inside = (ALL_K && CHUNK == 0) || k < end;
+      const bool wanted = exists[S::LEFT_ROWS && !ONE ? i : 0] && inside;
       if (DOWN % STEP == 0 || line + i * STEP < DOWN)
         copy_async<V * (int)sizeof(Left), S::LEFT_AGAIN>(
             to + i * STEP * Stage<S>::LEFT_LINE, from, wanted);
@@ -67,22 +74,23 @@ template <class S, int GROUPS = 1> struct LeftCopies {
   }
 };
 
-template <class S, int GROUPS = 1> struct RightCopies {
+template <class S, int CHUNK = 0, int APART = 1> struct RightCopies {
   typedef typename S::Offset Offset;
   typedef typename S::Right Right;
   static constexpr int V = S::RIGHT_LANES, ACROSS = S::BN / V;
   static constexpr int STEP = THREADS / ACROSS;  // some threads may be left over
   static constexpr int COUNT = (S::BK + STEP - 1) / STEP;
   static constexpr bool ALL_N = S::N % S::BN == 0, ALL_K = S::K % S::BK == 0;
-  const Right* cursors[COUNT];
+  static constexpr bool ONE = CHUNK > 0 && S::RIGHT_EVEN && CHUNK % STEP == 0;
+  const Right* cursors[ONE ? 1 : COUNT];
   bool exists;
   METHOD void begin(const Right* from, int n0) {
     const int n = n0 + THREAD % ACROSS * V;
     exists = ALL_N || n < S::N;
 #pragma unroll
-    for (int i = 0; i < COUNT; i++) {
+    for (int i = 0; i < (ONE ? 1 : COUNT); i++) {
       cursors[i] = from + (exists ? S::right_column(n) : 0);
-      const int k = inner_of<S, GROUPS>(THREAD / ACROSS + i * STEP);
+      const int k = inner_of<CHUNK, APART>(THREAD / ACROSS + i * STEP);
       if (S::RIGHT_EVEN) cursors[i] += S::right_inner(k);
     }
   }
@@ -92,14 +100,15 @@ template <class S, int GROUPS = 1> struct RightCopies {
     const Offset step_offset = S::RIGHT_EVEN ? S::right_inner(k0) : 0;
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
-      const int k = k0 + inner_of<S, GROUPS>(line + i * STEP);
-      const Right* from =
-          cursors[i] + (S::RIGHT_EVEN ? step_offset : S::right_inner(k));
+      const int k = k0 + inner_of<CHUNK, APART>(line + i * STEP);
+      const Right* from = cursors[ONE ? 0 : i] +
+                          (S::RIGHT_EVEN ? step_offset : S::right_inner(k));
+      if (ONE) from += S::right_inner(inner_of<CHUNK, APART>(i * STEP));
       if ((THREADS % ACROSS == 0 || line < STEP) &&
           (S::BK % STEP == 0 || line + i * STEP < S::BK))
         copy_async<V * (int)sizeof(Right), false>(
             to + i * STEP * Stage<S>::RIGHT_LINE, from,
-            exists && ((ALL_K && GROUPS == 1) || k < end));
+            exists && ((ALL_K && CHUNK == 0) || k < end));
     }
   }
 };

@@ -1,0 +1,140 @@
+"""Weights that products of many models read themselves, not copies of them.
+
+For one model, a copy of its weights that is rounded once is cheaper than rounding in
+every tile. All copies of many models leave the cache: to write and read them takes
+longer. Rounded here or there, the weights are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from ganglion.compiler.cuda.fusion import FusedKernel
+from ganglion.compiler.cuda.launches import (
+    NEXT,
+    Launch,
+    Partition,
+    Schedule,
+    fused_kernels_of,
+    partitions_of,
+)
+from ganglion.compiler.cuda.tiling import Product
+from ganglion.compiler.plan.epilogues import is_copy, is_flat
+from ganglion.compiler.plan.kernels import (
+    Buffer,
+    BufferKey,
+    Contract,
+    Kernel,
+    Load,
+    Loop,
+)
+from ganglion.compiler.plan.plan import map_buffers
+
+Direct = Mapping[str, Buffer]  # weights by the names of their copies
+
+
+def direct_weights(schedule: Schedule) -> dict[str, Buffer]:
+    """Return the weights whose copies only products read, while they are the same."""
+    every, used = schedule.every, _otherwise_used(schedule)
+    return {
+        name: weights
+        for name, weights in _copies(schedule).items()
+        if name not in used
+        and _made_when_written(every, name, weights)
+        and _unchanged_while_read(every, name, weights)
+    }
+
+
+def with_direct_weights(partition: Partition, direct: Direct) -> Partition:
+    """Return a partition whose products read weights, and that makes no copies."""
+    fused = [_with_direct_weights(fused, direct) for fused in partition.fused_kernels]
+    origin = partition.derived_from or partition
+    return replace(partition, fused_kernels=fused, derived_from=origin)
+
+
+def _with_direct_weights(fused: FusedKernel, direct: Direct) -> FusedKernel:
+    def change(buffer: Buffer) -> Buffer:
+        return direct.get(buffer.name, buffer) if _is_temporary(buffer) else buffer
+
+    kernel = fused.kernel
+    if isinstance(kernel, Contract) and any(change(b) is not b for b in kernel.reads()):
+        kernel = map_buffers(kernel, change)
+    # What is ready of a copy is ready of the weights: they are written together.
+    ready = {direct[name].key for _, name in fused.ready if name in direct}
+    epilogues = [e for e in fused.epilogues if _copied_name(e) not in direct]
+    return replace(fused, kernel=kernel, epilogues=epilogues, ready=fused.ready | ready)
+
+
+def _is_temporary(buffer: Buffer) -> bool:
+    return buffer.kind in ("arena", NEXT)
+
+
+def _copied_name(kernel: Kernel) -> str | None:
+    """Return the name of the copy that a loop makes of weights, None for others."""
+    if not isinstance(kernel, Loop) or not is_copy(kernel):
+        return None
+    assert isinstance(kernel.expr, Load)
+    view, target = kernel.expr.view, kernel.target
+    plain = view.buffer.dtype == target.buffer.dtype == np.float32
+    same = view.buffer.size == target.buffer.size and all(
+        is_flat(side, kernel.outer) for side in (view, target)
+    )
+    is_of_weights = view.buffer.kind == "state" and _is_temporary(target.buffer)
+    return target.buffer.name if plain and same and is_of_weights else None
+
+
+def _copying_epilogues(schedule: Schedule) -> Iterator[Loop]:
+    """Yield the epilogues of a step that make copies of weights."""
+    for partition in partitions_of(schedule.every):
+        for fused in () if partition.row_wise else partition.fused_kernels:
+            yield from (loop for loop in fused.epilogues if _copied_name(loop))
+
+
+def _copies(schedule: Schedule) -> dict[str, Buffer]:
+    """Return the weights of which a step makes copies."""
+    found = {}
+    for loop in _copying_epilogues(schedule):
+        assert isinstance(loop.expr, Load)
+        found[loop.target.buffer.name] = loop.expr.view.buffer
+    return found
+
+
+def _otherwise_used(schedule: Schedule) -> set[str]:
+    """Return what others than matrix products read, or make otherwise."""
+    copying = {id(loop) for loop in _copying_epilogues(schedule)}
+    used: set[str] = set()
+    for _, fused in fused_kernels_of(schedule.every):
+        for kernel in fused.kernels:
+            if id(kernel) not in copying:
+                used |= _names(kernel)
+    for _, fused in fused_kernels_of([*schedule.once, *schedule.first]):
+        for kernel in fused.kernels:
+            if not _copied_name(kernel):
+                used |= _names(kernel)
+    return used
+
+
+def _names(kernel: Kernel) -> set[str]:
+    """Return the temporary arrays that a kernel touches, but not what it multiplies."""
+    touched = list(kernel.writes())
+    if not (isinstance(kernel, Contract) and Product(kernel).is_matrix_product):
+        touched += kernel.reads()
+    return {buffer.name for buffer in touched if _is_temporary(buffer)}
+
+
+def _writers(launches: list[Launch], key: BufferKey) -> set[int]:
+    return {n for n, fused in fused_kernels_of(launches) if key in fused.writes()}
+
+
+def _made_when_written(launches: list[Launch], name: str, weights: Buffer) -> bool:
+    made = _writers(launches, (NEXT, name)) | _writers(launches, ("arena", name))
+    return _writers(launches, weights.key) <= made
+
+
+def _unchanged_while_read(launches: list[Launch], name: str, weights: Buffer) -> bool:
+    """Return whether weights only change in launches behind those of its readers."""
+    read = [n for n, f in fused_kernels_of(launches) if ("arena", name) in f.reads()]
+    return max(read, default=-1) < min(_writers(launches, weights.key), default=0)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ganglion.compiler.plan.epilogues import is_map
 from ganglion.compiler.plan.kernels import (
     Buffer,
     Contract,
@@ -71,7 +72,7 @@ def _bands(product: Contract, reader: Kernel) -> TimeLoop | None:
 
     The first axis of the reader goes over groups of rows of the product.
     """
-    if not isinstance(reader, Loop) or reader.reduced or reader.adds:
+    if not (isinstance(reader, Loop) and is_map(reader)):
         return None
     (rows,), (columns,) = product.rows, product.columns
     root, count = product.out.buffer.root, reader.shape[0]

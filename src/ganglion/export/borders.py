@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ganglion.compiler.plan.epilogues import is_map
 from ganglion.compiler.plan.kernels import Kernel, Literal, Loop, View
 
 
@@ -23,9 +24,11 @@ def _gaps(fill: Kernel, follower: Kernel | None) -> list[Kernel] | None:
     What is written are boxes within boxes: at every axis, some elements lie between
     the end of one box and the start of the next.
     """
-    if not (_is_fill(fill) and isinstance(follower, Loop) and _is_map(follower)):
+    if not (_is_fill(fill) and isinstance(follower, Loop) and is_map(follower)):
         return None
     assert isinstance(fill, Loop)
+    if len(follower.outputs) != 1:
+        return None
     buffer, target = fill.target.buffer, follower.target
     if target.buffer.key != buffer.key or buffer.root in follower.memory_read:
         return None
@@ -60,13 +63,10 @@ def _is_fill(kernel: Kernel) -> bool:
     """Return whether a kernel writes one number to all of a buffer."""
     return (
         isinstance(kernel, Loop)
-        and _is_map(kernel)
+        and is_map(kernel)
+        and len(kernel.outputs) == 1
         and isinstance(kernel.expr, Literal)
         and kernel.target.strides == (1,)
         and kernel.target.offset == 0
         and kernel.shape == (kernel.target.buffer.size,)
     )
-
-
-def _is_map(kernel: Loop) -> bool:
-    return not kernel.reduced and not kernel.adds and len(kernel.outputs) == 1

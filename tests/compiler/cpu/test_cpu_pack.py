@@ -221,3 +221,15 @@ def test_along_a_long_inner_axis_few_rows_are_not_packed():
     assert packed(product(most + 1, inner, columns, "tn")[0])[1] is not None
     assert packed(product(most, inner - 16, columns + 16, "tn")[0])[1] is not None
     assert packed(product(64, inner, columns, "nn")[0])[1] is not None
+
+
+@pytest.mark.parametrize("rows", [1, 2, 8, 15])
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_few_rows_by_a_transposed_matrix_need_no_copy_of_it(tuned, rows, batch):
+    tuned(**SMALL | {"fewest_packed_rows": CPU.fewest_packed_rows})
+    program, arrays = product(rows, 70, 100, "nt", batch=batch)
+    names = [kernel.name for kernel in build(program).kernels]
+    assert "pack" not in names
+    expected = ran(compiled(program, 1), arrays, {}, 1)
+    same(ran(compiled(program, 3), arrays, {}, 1), expected)
+    check(program, arrays, {}, rtol=1e-4, atol=1e-4)

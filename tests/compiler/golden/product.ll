@@ -5,7 +5,7 @@
 declare <16 x float> @llvm.fma.v16f32(<16 x float>, <16 x float>, <16 x float>)
 declare <16 x float> @llvm.masked.load.v16f32.p0(ptr, i32, <16 x i1>, <16 x float>)
 declare void @llvm.masked.store.v16f32.p0(<16 x float>, ptr, i32, <16 x i1>)
-define void @k23b34b0885e0abac59a43e05(ptr noalias %args, i64 %lo, i64 %hi) #0 {
+define void @k7619d4582d15a91fc28c3a75(ptr noalias %args, i64 %lo, i64 %hi) #0 {
 entry:
   %slot1 = getelementptr inbounds ptr, ptr %args, i64 0
   %base2 = load ptr, ptr %slot1, align 8
@@ -54,7 +54,7 @@ entry:
   %v9 = icmp slt i64 %lo, %hi
   br i1 %v9, label %head7, label %after8
 head7:
-  %i10 = phi i64 [ %lo, %entry ], [ %v767, %no674 ]
+  %i10 = phi i64 [ %lo, %entry ], [ %v956, %no743 ]
   %v11 = udiv i64 %i10, %p2
   %v12 = urem i64 %i10, %p2
   %v13 = udiv i64 %v11, %p1
@@ -672,264 +672,485 @@ yes544:
   %v549 = mul nsw i64 %v543, %p11
   %v550 = getelementptr inbounds float, ptr %v31, i64 %v549
   %v551 = getelementptr inbounds float, ptr %v550, i64 %p11
-  %v552 = and i64 %v28, -32
+  %v552 = and i64 %v28, -64
   %v553 = add nsw i64 %v25, %v552
   %v556 = icmp slt i64 %v25, %v553
   br i1 %v556, label %head554, label %after555
 head554:
-  %i557 = phi i64 [ %v25, %yes544 ], [ %v597, %after560 ]
+  %i557 = phi i64 [ %v25, %yes544 ], [ %v621, %after560 ]
   %v558 = getelementptr inbounds float, ptr %v30, i64 %i557
   %v561 = icmp slt i64 0, %p16
   br i1 %v561, label %head559, label %after560
 head559:
-  %i562 = phi i64 [ 0, %head554 ], [ %v585, %head559 ]
-  %c563 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head554 ], [ %v578, %head559 ]
-  %c564 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head554 ], [ %v579, %head559 ]
-  %c565 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head554 ], [ %v583, %head559 ]
-  %c566 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head554 ], [ %v584, %head559 ]
-  %v567 = mul nsw i64 %i562, %p17
-  %v568 = mul nsw i64 %i562, %p18
-  %v569 = getelementptr inbounds float, ptr %v558, i64 %v568
-  %v570 = getelementptr inbounds float, ptr %v547, i64 %v567
-  %v571 = getelementptr inbounds float, ptr %v548, i64 %v567
-  %v572 = load <16 x float>, ptr %v569, align 4
-  %v573 = getelementptr inbounds float, ptr %v569, i64 16
-  %v574 = load <16 x float>, ptr %v573, align 4
-  %v575 = load float, ptr %v570, align 4
-  %v576 = insertelement <16 x float> poison, float %v575, i64 0
-  %v577 = shufflevector <16 x float> %v576, <16 x float> poison, <16 x i32> zeroinitializer
-  %v578 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v577, <16 x float> %v572, <16 x float> %c563)
-  %v579 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v577, <16 x float> %v574, <16 x float> %c564)
-  %v580 = load float, ptr %v571, align 4
-  %v581 = insertelement <16 x float> poison, float %v580, i64 0
-  %v582 = shufflevector <16 x float> %v581, <16 x float> poison, <16 x i32> zeroinitializer
-  %v583 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v582, <16 x float> %v572, <16 x float> %c565)
-  %v584 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v582, <16 x float> %v574, <16 x float> %c566)
-  %v585 = add nsw i64 %i562, 1
-  %v586 = icmp slt i64 %v585, %p16
-  br i1 %v586, label %head559, label %after560
+  %i562 = phi i64 [ 0, %head554 ], [ %v597, %head559 ]
+  %c563 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head554 ], [ %v586, %head559 ]
+  %c564 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head554 ], [ %v587, %head559 ]
+  %c565 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head554 ], [ %v588, %head559 ]
+  %c566 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head554 ], [ %v589, %head559 ]
+  %c567 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head554 ], [ %v593, %head559 ]
+  %c568 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head554 ], [ %v594, %head559 ]
+  %c569 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head554 ], [ %v595, %head559 ]
+  %c570 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head554 ], [ %v596, %head559 ]
+  %v571 = mul nsw i64 %i562, %p17
+  %v572 = mul nsw i64 %i562, %p18
+  %v573 = getelementptr inbounds float, ptr %v558, i64 %v572
+  %v574 = getelementptr inbounds float, ptr %v547, i64 %v571
+  %v575 = getelementptr inbounds float, ptr %v548, i64 %v571
+  %v576 = load <16 x float>, ptr %v573, align 4
+  %v577 = getelementptr inbounds float, ptr %v573, i64 16
+  %v578 = load <16 x float>, ptr %v577, align 4
+  %v579 = getelementptr inbounds float, ptr %v573, i64 32
+  %v580 = load <16 x float>, ptr %v579, align 4
+  %v581 = getelementptr inbounds float, ptr %v573, i64 48
+  %v582 = load <16 x float>, ptr %v581, align 4
+  %v583 = load float, ptr %v574, align 4
+  %v584 = insertelement <16 x float> poison, float %v583, i64 0
+  %v585 = shufflevector <16 x float> %v584, <16 x float> poison, <16 x i32> zeroinitializer
+  %v586 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v585, <16 x float> %v576, <16 x float> %c563)
+  %v587 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v585, <16 x float> %v578, <16 x float> %c564)
+  %v588 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v585, <16 x float> %v580, <16 x float> %c565)
+  %v589 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v585, <16 x float> %v582, <16 x float> %c566)
+  %v590 = load float, ptr %v575, align 4
+  %v591 = insertelement <16 x float> poison, float %v590, i64 0
+  %v592 = shufflevector <16 x float> %v591, <16 x float> poison, <16 x i32> zeroinitializer
+  %v593 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v592, <16 x float> %v576, <16 x float> %c567)
+  %v594 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v592, <16 x float> %v578, <16 x float> %c568)
+  %v595 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v592, <16 x float> %v580, <16 x float> %c569)
+  %v596 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v592, <16 x float> %v582, <16 x float> %c570)
+  %v597 = add nsw i64 %i562, 1
+  %v598 = icmp slt i64 %v597, %p16
+  br i1 %v598, label %head559, label %after560
 after560:
-  %v587 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head554 ], [ %v578, %head559 ]
-  %v588 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head554 ], [ %v579, %head559 ]
-  %v589 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head554 ], [ %v583, %head559 ]
-  %v590 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head554 ], [ %v584, %head559 ]
-  %v591 = getelementptr inbounds float, ptr %v550, i64 %i557
-  store <16 x float> %v587, ptr %v591, align 4
-  %v592 = getelementptr inbounds float, ptr %v550, i64 %i557
-  %v593 = getelementptr inbounds float, ptr %v592, i64 16
-  store <16 x float> %v588, ptr %v593, align 4
-  %v594 = getelementptr inbounds float, ptr %v551, i64 %i557
-  store <16 x float> %v589, ptr %v594, align 4
-  %v595 = getelementptr inbounds float, ptr %v551, i64 %i557
-  %v596 = getelementptr inbounds float, ptr %v595, i64 16
-  store <16 x float> %v590, ptr %v596, align 4
-  %v597 = add nsw i64 %i557, 32
-  %v598 = icmp slt i64 %v597, %v553
-  br i1 %v598, label %head554, label %after555
+  %v599 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head554 ], [ %v586, %head559 ]
+  %v600 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head554 ], [ %v587, %head559 ]
+  %v601 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head554 ], [ %v588, %head559 ]
+  %v602 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head554 ], [ %v589, %head559 ]
+  %v603 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head554 ], [ %v593, %head559 ]
+  %v604 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head554 ], [ %v594, %head559 ]
+  %v605 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head554 ], [ %v595, %head559 ]
+  %v606 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head554 ], [ %v596, %head559 ]
+  %v607 = getelementptr inbounds float, ptr %v550, i64 %i557
+  store <16 x float> %v599, ptr %v607, align 4
+  %v608 = getelementptr inbounds float, ptr %v550, i64 %i557
+  %v609 = getelementptr inbounds float, ptr %v608, i64 16
+  store <16 x float> %v600, ptr %v609, align 4
+  %v610 = getelementptr inbounds float, ptr %v550, i64 %i557
+  %v611 = getelementptr inbounds float, ptr %v610, i64 32
+  store <16 x float> %v601, ptr %v611, align 4
+  %v612 = getelementptr inbounds float, ptr %v550, i64 %i557
+  %v613 = getelementptr inbounds float, ptr %v612, i64 48
+  store <16 x float> %v602, ptr %v613, align 4
+  %v614 = getelementptr inbounds float, ptr %v551, i64 %i557
+  store <16 x float> %v603, ptr %v614, align 4
+  %v615 = getelementptr inbounds float, ptr %v551, i64 %i557
+  %v616 = getelementptr inbounds float, ptr %v615, i64 16
+  store <16 x float> %v604, ptr %v616, align 4
+  %v617 = getelementptr inbounds float, ptr %v551, i64 %i557
+  %v618 = getelementptr inbounds float, ptr %v617, i64 32
+  store <16 x float> %v605, ptr %v618, align 4
+  %v619 = getelementptr inbounds float, ptr %v551, i64 %i557
+  %v620 = getelementptr inbounds float, ptr %v619, i64 48
+  store <16 x float> %v606, ptr %v620, align 4
+  %v621 = add nsw i64 %i557, 64
+  %v622 = icmp slt i64 %v621, %v553
+  br i1 %v622, label %head554, label %after555
 after555:
-  %v599 = and i64 %v28, 16
-  %v600 = icmp ne i64 %v599, 0
-  %v601 = and i64 %v28, -32
-  %v602 = add nsw i64 %v25, %v601
-  br i1 %v600, label %yes603, label %no604
-yes603:
-  %v605 = getelementptr inbounds float, ptr %v30, i64 %v602
-  %v608 = icmp slt i64 0, %p16
-  br i1 %v608, label %head606, label %after607
-head606:
-  %i609 = phi i64 [ 0, %yes603 ], [ %v626, %head606 ]
-  %c610 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes603 ], [ %v621, %head606 ]
-  %c611 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes603 ], [ %v625, %head606 ]
-  %v612 = mul nsw i64 %i609, %p17
-  %v613 = mul nsw i64 %i609, %p18
-  %v614 = getelementptr inbounds float, ptr %v605, i64 %v613
-  %v615 = getelementptr inbounds float, ptr %v547, i64 %v612
-  %v616 = getelementptr inbounds float, ptr %v548, i64 %v612
-  %v617 = load <16 x float>, ptr %v614, align 4
-  %v618 = load float, ptr %v615, align 4
-  %v619 = insertelement <16 x float> poison, float %v618, i64 0
-  %v620 = shufflevector <16 x float> %v619, <16 x float> poison, <16 x i32> zeroinitializer
-  %v621 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v620, <16 x float> %v617, <16 x float> %c610)
-  %v622 = load float, ptr %v616, align 4
-  %v623 = insertelement <16 x float> poison, float %v622, i64 0
-  %v624 = shufflevector <16 x float> %v623, <16 x float> poison, <16 x i32> zeroinitializer
-  %v625 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v624, <16 x float> %v617, <16 x float> %c611)
-  %v626 = add nsw i64 %i609, 1
-  %v627 = icmp slt i64 %v626, %p16
-  br i1 %v627, label %head606, label %after607
-after607:
-  %v628 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes603 ], [ %v621, %head606 ]
-  %v629 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes603 ], [ %v625, %head606 ]
-  %v630 = getelementptr inbounds float, ptr %v550, i64 %v602
-  store <16 x float> %v628, ptr %v630, align 4
-  %v631 = getelementptr inbounds float, ptr %v551, i64 %v602
-  store <16 x float> %v629, ptr %v631, align 4
-  br label %no604
-no604:
-  %v632 = and i64 %v28, 15
-  %v633 = and i64 %v28, -16
-  %v634 = add nsw i64 %v25, %v633
-  %v635 = icmp ne i64 %v632, 0
-  br i1 %v635, label %yes636, label %no637
-yes636:
-  %v638 = trunc i64 %v632 to i32
-  %v639 = insertelement <16 x i32> poison, i32 %v638, i64 0
-  %v640 = shufflevector <16 x i32> %v639, <16 x i32> poison, <16 x i32> zeroinitializer
-  %v641 = icmp ult <16 x i32> <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7, i32 8, i32 9, i32 10, i32 11, i32 12, i32 13, i32 14, i32 15>, %v640
-  %v642 = getelementptr inbounds float, ptr %v30, i64 %v634
-  %v645 = icmp slt i64 0, %p16
-  br i1 %v645, label %head643, label %after644
-head643:
-  %i646 = phi i64 [ 0, %yes636 ], [ %v663, %head643 ]
-  %c647 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes636 ], [ %v658, %head643 ]
-  %c648 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes636 ], [ %v662, %head643 ]
-  %v649 = mul nsw i64 %i646, %p17
-  %v650 = mul nsw i64 %i646, %p18
-  %v651 = getelementptr inbounds float, ptr %v642, i64 %v650
-  %v652 = getelementptr inbounds float, ptr %v547, i64 %v649
-  %v653 = getelementptr inbounds float, ptr %v548, i64 %v649
-  %v654 = call <16 x float> @llvm.masked.load.v16f32.p0(ptr %v651, i32 4, <16 x i1> %v641, <16 x float> zeroinitializer)
-  %v655 = load float, ptr %v652, align 4
-  %v656 = insertelement <16 x float> poison, float %v655, i64 0
-  %v657 = shufflevector <16 x float> %v656, <16 x float> poison, <16 x i32> zeroinitializer
-  %v658 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v657, <16 x float> %v654, <16 x float> %c647)
-  %v659 = load float, ptr %v653, align 4
-  %v660 = insertelement <16 x float> poison, float %v659, i64 0
-  %v661 = shufflevector <16 x float> %v660, <16 x float> poison, <16 x i32> zeroinitializer
-  %v662 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v661, <16 x float> %v654, <16 x float> %c648)
-  %v663 = add nsw i64 %i646, 1
-  %v664 = icmp slt i64 %v663, %p16
-  br i1 %v664, label %head643, label %after644
-after644:
-  %v665 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes636 ], [ %v658, %head643 ]
-  %v666 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes636 ], [ %v662, %head643 ]
-  %v667 = getelementptr inbounds float, ptr %v550, i64 %v634
-  call void @llvm.masked.store.v16f32.p0(<16 x float> %v665, ptr %v667, i32 4, <16 x i1> %v641)
-  %v668 = getelementptr inbounds float, ptr %v551, i64 %v634
-  call void @llvm.masked.store.v16f32.p0(<16 x float> %v666, ptr %v668, i32 4, <16 x i1> %v641)
-  br label %no637
-no637:
+  %v623 = and i64 %v28, 32
+  %v624 = icmp ne i64 %v623, 0
+  %v625 = and i64 %v28, -64
+  %v626 = add nsw i64 %v25, %v625
+  br i1 %v624, label %yes627, label %no628
+yes627:
+  %v629 = getelementptr inbounds float, ptr %v30, i64 %v626
+  %v632 = icmp slt i64 0, %p16
+  br i1 %v632, label %head630, label %after631
+head630:
+  %i633 = phi i64 [ 0, %yes627 ], [ %v656, %head630 ]
+  %c634 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes627 ], [ %v649, %head630 ]
+  %c635 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes627 ], [ %v650, %head630 ]
+  %c636 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes627 ], [ %v654, %head630 ]
+  %c637 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes627 ], [ %v655, %head630 ]
+  %v638 = mul nsw i64 %i633, %p17
+  %v639 = mul nsw i64 %i633, %p18
+  %v640 = getelementptr inbounds float, ptr %v629, i64 %v639
+  %v641 = getelementptr inbounds float, ptr %v547, i64 %v638
+  %v642 = getelementptr inbounds float, ptr %v548, i64 %v638
+  %v643 = load <16 x float>, ptr %v640, align 4
+  %v644 = getelementptr inbounds float, ptr %v640, i64 16
+  %v645 = load <16 x float>, ptr %v644, align 4
+  %v646 = load float, ptr %v641, align 4
+  %v647 = insertelement <16 x float> poison, float %v646, i64 0
+  %v648 = shufflevector <16 x float> %v647, <16 x float> poison, <16 x i32> zeroinitializer
+  %v649 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v648, <16 x float> %v643, <16 x float> %c634)
+  %v650 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v648, <16 x float> %v645, <16 x float> %c635)
+  %v651 = load float, ptr %v642, align 4
+  %v652 = insertelement <16 x float> poison, float %v651, i64 0
+  %v653 = shufflevector <16 x float> %v652, <16 x float> poison, <16 x i32> zeroinitializer
+  %v654 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v653, <16 x float> %v643, <16 x float> %c636)
+  %v655 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v653, <16 x float> %v645, <16 x float> %c637)
+  %v656 = add nsw i64 %i633, 1
+  %v657 = icmp slt i64 %v656, %p16
+  br i1 %v657, label %head630, label %after631
+after631:
+  %v658 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes627 ], [ %v649, %head630 ]
+  %v659 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes627 ], [ %v650, %head630 ]
+  %v660 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes627 ], [ %v654, %head630 ]
+  %v661 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes627 ], [ %v655, %head630 ]
+  %v662 = getelementptr inbounds float, ptr %v550, i64 %v626
+  store <16 x float> %v658, ptr %v662, align 4
+  %v663 = getelementptr inbounds float, ptr %v550, i64 %v626
+  %v664 = getelementptr inbounds float, ptr %v663, i64 16
+  store <16 x float> %v659, ptr %v664, align 4
+  %v665 = getelementptr inbounds float, ptr %v551, i64 %v626
+  store <16 x float> %v660, ptr %v665, align 4
+  %v666 = getelementptr inbounds float, ptr %v551, i64 %v626
+  %v667 = getelementptr inbounds float, ptr %v666, i64 16
+  store <16 x float> %v661, ptr %v667, align 4
+  br label %no628
+no628:
+  %v668 = and i64 %v28, 16
+  %v669 = icmp ne i64 %v668, 0
+  %v670 = and i64 %v28, -32
+  %v671 = add nsw i64 %v25, %v670
+  br i1 %v669, label %yes672, label %no673
+yes672:
+  %v674 = getelementptr inbounds float, ptr %v30, i64 %v671
+  %v677 = icmp slt i64 0, %p16
+  br i1 %v677, label %head675, label %after676
+head675:
+  %i678 = phi i64 [ 0, %yes672 ], [ %v695, %head675 ]
+  %c679 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes672 ], [ %v690, %head675 ]
+  %c680 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes672 ], [ %v694, %head675 ]
+  %v681 = mul nsw i64 %i678, %p17
+  %v682 = mul nsw i64 %i678, %p18
+  %v683 = getelementptr inbounds float, ptr %v674, i64 %v682
+  %v684 = getelementptr inbounds float, ptr %v547, i64 %v681
+  %v685 = getelementptr inbounds float, ptr %v548, i64 %v681
+  %v686 = load <16 x float>, ptr %v683, align 4
+  %v687 = load float, ptr %v684, align 4
+  %v688 = insertelement <16 x float> poison, float %v687, i64 0
+  %v689 = shufflevector <16 x float> %v688, <16 x float> poison, <16 x i32> zeroinitializer
+  %v690 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v689, <16 x float> %v686, <16 x float> %c679)
+  %v691 = load float, ptr %v685, align 4
+  %v692 = insertelement <16 x float> poison, float %v691, i64 0
+  %v693 = shufflevector <16 x float> %v692, <16 x float> poison, <16 x i32> zeroinitializer
+  %v694 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v693, <16 x float> %v686, <16 x float> %c680)
+  %v695 = add nsw i64 %i678, 1
+  %v696 = icmp slt i64 %v695, %p16
+  br i1 %v696, label %head675, label %after676
+after676:
+  %v697 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes672 ], [ %v690, %head675 ]
+  %v698 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes672 ], [ %v694, %head675 ]
+  %v699 = getelementptr inbounds float, ptr %v550, i64 %v671
+  store <16 x float> %v697, ptr %v699, align 4
+  %v700 = getelementptr inbounds float, ptr %v551, i64 %v671
+  store <16 x float> %v698, ptr %v700, align 4
+  br label %no673
+no673:
+  %v701 = and i64 %v28, 15
+  %v702 = and i64 %v28, -16
+  %v703 = add nsw i64 %v25, %v702
+  %v704 = icmp ne i64 %v701, 0
+  br i1 %v704, label %yes705, label %no706
+yes705:
+  %v707 = trunc i64 %v701 to i32
+  %v708 = insertelement <16 x i32> poison, i32 %v707, i64 0
+  %v709 = shufflevector <16 x i32> %v708, <16 x i32> poison, <16 x i32> zeroinitializer
+  %v710 = icmp ult <16 x i32> <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7, i32 8, i32 9, i32 10, i32 11, i32 12, i32 13, i32 14, i32 15>, %v709
+  %v711 = getelementptr inbounds float, ptr %v30, i64 %v703
+  %v714 = icmp slt i64 0, %p16
+  br i1 %v714, label %head712, label %after713
+head712:
+  %i715 = phi i64 [ 0, %yes705 ], [ %v732, %head712 ]
+  %c716 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes705 ], [ %v727, %head712 ]
+  %c717 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes705 ], [ %v731, %head712 ]
+  %v718 = mul nsw i64 %i715, %p17
+  %v719 = mul nsw i64 %i715, %p18
+  %v720 = getelementptr inbounds float, ptr %v711, i64 %v719
+  %v721 = getelementptr inbounds float, ptr %v547, i64 %v718
+  %v722 = getelementptr inbounds float, ptr %v548, i64 %v718
+  %v723 = call <16 x float> @llvm.masked.load.v16f32.p0(ptr %v720, i32 4, <16 x i1> %v710, <16 x float> zeroinitializer)
+  %v724 = load float, ptr %v721, align 4
+  %v725 = insertelement <16 x float> poison, float %v724, i64 0
+  %v726 = shufflevector <16 x float> %v725, <16 x float> poison, <16 x i32> zeroinitializer
+  %v727 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v726, <16 x float> %v723, <16 x float> %c716)
+  %v728 = load float, ptr %v722, align 4
+  %v729 = insertelement <16 x float> poison, float %v728, i64 0
+  %v730 = shufflevector <16 x float> %v729, <16 x float> poison, <16 x i32> zeroinitializer
+  %v731 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v730, <16 x float> %v723, <16 x float> %c717)
+  %v732 = add nsw i64 %i715, 1
+  %v733 = icmp slt i64 %v732, %p16
+  br i1 %v733, label %head712, label %after713
+after713:
+  %v734 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes705 ], [ %v727, %head712 ]
+  %v735 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes705 ], [ %v731, %head712 ]
+  %v736 = getelementptr inbounds float, ptr %v550, i64 %v703
+  call void @llvm.masked.store.v16f32.p0(<16 x float> %v734, ptr %v736, i32 4, <16 x i1> %v710)
+  %v737 = getelementptr inbounds float, ptr %v551, i64 %v703
+  call void @llvm.masked.store.v16f32.p0(<16 x float> %v735, ptr %v737, i32 4, <16 x i1> %v710)
+  br label %no706
+no706:
   br label %no545
 no545:
-  %v669 = and i64 %v24, 1
-  %v670 = icmp ne i64 %v669, 0
-  %v671 = and i64 %v24, -2
-  %v672 = add nsw i64 %v21, %v671
-  br i1 %v670, label %yes673, label %no674
-yes673:
-  %v675 = mul nsw i64 %v672, %p10
-  %v676 = getelementptr inbounds float, ptr %v29, i64 %v675
-  %v677 = mul nsw i64 %v672, %p11
-  %v678 = getelementptr inbounds float, ptr %v31, i64 %v677
-  %v679 = and i64 %v28, -32
-  %v680 = add nsw i64 %v25, %v679
-  %v683 = icmp slt i64 %v25, %v680
-  br i1 %v683, label %head681, label %after682
-head681:
-  %i684 = phi i64 [ %v25, %yes673 ], [ %v711, %after687 ]
-  %v685 = getelementptr inbounds float, ptr %v30, i64 %i684
-  %v688 = icmp slt i64 0, %p16
-  br i1 %v688, label %head686, label %after687
-head686:
-  %i689 = phi i64 [ 0, %head681 ], [ %v704, %head686 ]
-  %c690 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head681 ], [ %v702, %head686 ]
-  %c691 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head681 ], [ %v703, %head686 ]
-  %v692 = mul nsw i64 %i689, %p17
-  %v693 = mul nsw i64 %i689, %p18
-  %v694 = getelementptr inbounds float, ptr %v685, i64 %v693
-  %v695 = getelementptr inbounds float, ptr %v676, i64 %v692
-  %v696 = load <16 x float>, ptr %v694, align 4
-  %v697 = getelementptr inbounds float, ptr %v694, i64 16
-  %v698 = load <16 x float>, ptr %v697, align 4
-  %v699 = load float, ptr %v695, align 4
-  %v700 = insertelement <16 x float> poison, float %v699, i64 0
-  %v701 = shufflevector <16 x float> %v700, <16 x float> poison, <16 x i32> zeroinitializer
-  %v702 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v701, <16 x float> %v696, <16 x float> %c690)
-  %v703 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v701, <16 x float> %v698, <16 x float> %c691)
-  %v704 = add nsw i64 %i689, 1
-  %v705 = icmp slt i64 %v704, %p16
-  br i1 %v705, label %head686, label %after687
-after687:
-  %v706 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head681 ], [ %v702, %head686 ]
-  %v707 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head681 ], [ %v703, %head686 ]
-  %v708 = getelementptr inbounds float, ptr %v678, i64 %i684
-  store <16 x float> %v706, ptr %v708, align 4
-  %v709 = getelementptr inbounds float, ptr %v678, i64 %i684
-  %v710 = getelementptr inbounds float, ptr %v709, i64 16
-  store <16 x float> %v707, ptr %v710, align 4
-  %v711 = add nsw i64 %i684, 32
-  %v712 = icmp slt i64 %v711, %v680
-  br i1 %v712, label %head681, label %after682
-after682:
-  %v713 = and i64 %v28, 16
-  %v714 = icmp ne i64 %v713, 0
-  %v715 = and i64 %v28, -32
-  %v716 = add nsw i64 %v25, %v715
-  br i1 %v714, label %yes717, label %no718
-yes717:
-  %v719 = getelementptr inbounds float, ptr %v30, i64 %v716
-  %v722 = icmp slt i64 0, %p16
-  br i1 %v722, label %head720, label %after721
-head720:
-  %i723 = phi i64 [ 0, %yes717 ], [ %v734, %head720 ]
-  %c724 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes717 ], [ %v733, %head720 ]
-  %v725 = mul nsw i64 %i723, %p17
-  %v726 = mul nsw i64 %i723, %p18
-  %v727 = getelementptr inbounds float, ptr %v719, i64 %v726
-  %v728 = getelementptr inbounds float, ptr %v676, i64 %v725
-  %v729 = load <16 x float>, ptr %v727, align 4
-  %v730 = load float, ptr %v728, align 4
-  %v731 = insertelement <16 x float> poison, float %v730, i64 0
-  %v732 = shufflevector <16 x float> %v731, <16 x float> poison, <16 x i32> zeroinitializer
-  %v733 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v732, <16 x float> %v729, <16 x float> %c724)
-  %v734 = add nsw i64 %i723, 1
-  %v735 = icmp slt i64 %v734, %p16
-  br i1 %v735, label %head720, label %after721
-after721:
-  %v736 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes717 ], [ %v733, %head720 ]
-  %v737 = getelementptr inbounds float, ptr %v678, i64 %v716
-  store <16 x float> %v736, ptr %v737, align 4
-  br label %no718
-no718:
-  %v738 = and i64 %v28, 15
-  %v739 = and i64 %v28, -16
-  %v740 = add nsw i64 %v25, %v739
-  %v741 = icmp ne i64 %v738, 0
-  br i1 %v741, label %yes742, label %no743
+  %v738 = and i64 %v24, 1
+  %v739 = icmp ne i64 %v738, 0
+  %v740 = and i64 %v24, -2
+  %v741 = add nsw i64 %v21, %v740
+  br i1 %v739, label %yes742, label %no743
 yes742:
-  %v744 = trunc i64 %v738 to i32
-  %v745 = insertelement <16 x i32> poison, i32 %v744, i64 0
-  %v746 = shufflevector <16 x i32> %v745, <16 x i32> poison, <16 x i32> zeroinitializer
-  %v747 = icmp ult <16 x i32> <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7, i32 8, i32 9, i32 10, i32 11, i32 12, i32 13, i32 14, i32 15>, %v746
-  %v748 = getelementptr inbounds float, ptr %v30, i64 %v740
-  %v751 = icmp slt i64 0, %p16
-  br i1 %v751, label %head749, label %after750
-head749:
-  %i752 = phi i64 [ 0, %yes742 ], [ %v763, %head749 ]
-  %c753 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes742 ], [ %v762, %head749 ]
-  %v754 = mul nsw i64 %i752, %p17
-  %v755 = mul nsw i64 %i752, %p18
-  %v756 = getelementptr inbounds float, ptr %v748, i64 %v755
-  %v757 = getelementptr inbounds float, ptr %v676, i64 %v754
-  %v758 = call <16 x float> @llvm.masked.load.v16f32.p0(ptr %v756, i32 4, <16 x i1> %v747, <16 x float> zeroinitializer)
-  %v759 = load float, ptr %v757, align 4
-  %v760 = insertelement <16 x float> poison, float %v759, i64 0
-  %v761 = shufflevector <16 x float> %v760, <16 x float> poison, <16 x i32> zeroinitializer
-  %v762 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v761, <16 x float> %v758, <16 x float> %c753)
-  %v763 = add nsw i64 %i752, 1
-  %v764 = icmp slt i64 %v763, %p16
-  br i1 %v764, label %head749, label %after750
-after750:
-  %v765 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes742 ], [ %v762, %head749 ]
-  %v766 = getelementptr inbounds float, ptr %v678, i64 %v740
-  call void @llvm.masked.store.v16f32.p0(<16 x float> %v765, ptr %v766, i32 4, <16 x i1> %v747)
+  %v744 = mul nsw i64 %v741, %p10
+  %v745 = getelementptr inbounds float, ptr %v29, i64 %v744
+  %v746 = mul nsw i64 %v741, %p11
+  %v747 = getelementptr inbounds float, ptr %v31, i64 %v746
+  %v748 = and i64 %v28, -128
+  %v749 = add nsw i64 %v25, %v748
+  %v752 = icmp slt i64 %v25, %v749
+  br i1 %v752, label %head750, label %after751
+head750:
+  %i753 = phi i64 [ %v25, %yes742 ], [ %v822, %after756 ]
+  %v754 = getelementptr inbounds float, ptr %v30, i64 %i753
+  %v757 = icmp slt i64 0, %p16
+  br i1 %v757, label %head755, label %after756
+head755:
+  %i758 = phi i64 [ 0, %head750 ], [ %v797, %head755 ]
+  %c759 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head750 ], [ %v789, %head755 ]
+  %c760 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head750 ], [ %v790, %head755 ]
+  %c761 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head750 ], [ %v791, %head755 ]
+  %c762 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head750 ], [ %v792, %head755 ]
+  %c763 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head750 ], [ %v793, %head755 ]
+  %c764 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head750 ], [ %v794, %head755 ]
+  %c765 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head750 ], [ %v795, %head755 ]
+  %c766 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head750 ], [ %v796, %head755 ]
+  %v767 = mul nsw i64 %i758, %p17
+  %v768 = mul nsw i64 %i758, %p18
+  %v769 = getelementptr inbounds float, ptr %v754, i64 %v768
+  %v770 = getelementptr inbounds float, ptr %v745, i64 %v767
+  %v771 = load <16 x float>, ptr %v769, align 4
+  %v772 = getelementptr inbounds float, ptr %v769, i64 16
+  %v773 = load <16 x float>, ptr %v772, align 4
+  %v774 = getelementptr inbounds float, ptr %v769, i64 32
+  %v775 = load <16 x float>, ptr %v774, align 4
+  %v776 = getelementptr inbounds float, ptr %v769, i64 48
+  %v777 = load <16 x float>, ptr %v776, align 4
+  %v778 = getelementptr inbounds float, ptr %v769, i64 64
+  %v779 = load <16 x float>, ptr %v778, align 4
+  %v780 = getelementptr inbounds float, ptr %v769, i64 80
+  %v781 = load <16 x float>, ptr %v780, align 4
+  %v782 = getelementptr inbounds float, ptr %v769, i64 96
+  %v783 = load <16 x float>, ptr %v782, align 4
+  %v784 = getelementptr inbounds float, ptr %v769, i64 112
+  %v785 = load <16 x float>, ptr %v784, align 4
+  %v786 = load float, ptr %v770, align 4
+  %v787 = insertelement <16 x float> poison, float %v786, i64 0
+  %v788 = shufflevector <16 x float> %v787, <16 x float> poison, <16 x i32> zeroinitializer
+  %v789 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v788, <16 x float> %v771, <16 x float> %c759)
+  %v790 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v788, <16 x float> %v773, <16 x float> %c760)
+  %v791 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v788, <16 x float> %v775, <16 x float> %c761)
+  %v792 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v788, <16 x float> %v777, <16 x float> %c762)
+  %v793 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v788, <16 x float> %v779, <16 x float> %c763)
+  %v794 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v788, <16 x float> %v781, <16 x float> %c764)
+  %v795 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v788, <16 x float> %v783, <16 x float> %c765)
+  %v796 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v788, <16 x float> %v785, <16 x float> %c766)
+  %v797 = add nsw i64 %i758, 1
+  %v798 = icmp slt i64 %v797, %p16
+  br i1 %v798, label %head755, label %after756
+after756:
+  %v799 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head750 ], [ %v789, %head755 ]
+  %v800 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head750 ], [ %v790, %head755 ]
+  %v801 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head750 ], [ %v791, %head755 ]
+  %v802 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head750 ], [ %v792, %head755 ]
+  %v803 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head750 ], [ %v793, %head755 ]
+  %v804 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head750 ], [ %v794, %head755 ]
+  %v805 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head750 ], [ %v795, %head755 ]
+  %v806 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %head750 ], [ %v796, %head755 ]
+  %v807 = getelementptr inbounds float, ptr %v747, i64 %i753
+  store <16 x float> %v799, ptr %v807, align 4
+  %v808 = getelementptr inbounds float, ptr %v747, i64 %i753
+  %v809 = getelementptr inbounds float, ptr %v808, i64 16
+  store <16 x float> %v800, ptr %v809, align 4
+  %v810 = getelementptr inbounds float, ptr %v747, i64 %i753
+  %v811 = getelementptr inbounds float, ptr %v810, i64 32
+  store <16 x float> %v801, ptr %v811, align 4
+  %v812 = getelementptr inbounds float, ptr %v747, i64 %i753
+  %v813 = getelementptr inbounds float, ptr %v812, i64 48
+  store <16 x float> %v802, ptr %v813, align 4
+  %v814 = getelementptr inbounds float, ptr %v747, i64 %i753
+  %v815 = getelementptr inbounds float, ptr %v814, i64 64
+  store <16 x float> %v803, ptr %v815, align 4
+  %v816 = getelementptr inbounds float, ptr %v747, i64 %i753
+  %v817 = getelementptr inbounds float, ptr %v816, i64 80
+  store <16 x float> %v804, ptr %v817, align 4
+  %v818 = getelementptr inbounds float, ptr %v747, i64 %i753
+  %v819 = getelementptr inbounds float, ptr %v818, i64 96
+  store <16 x float> %v805, ptr %v819, align 4
+  %v820 = getelementptr inbounds float, ptr %v747, i64 %i753
+  %v821 = getelementptr inbounds float, ptr %v820, i64 112
+  store <16 x float> %v806, ptr %v821, align 4
+  %v822 = add nsw i64 %i753, 128
+  %v823 = icmp slt i64 %v822, %v749
+  br i1 %v823, label %head750, label %after751
+after751:
+  %v824 = and i64 %v28, 64
+  %v825 = icmp ne i64 %v824, 0
+  %v826 = and i64 %v28, -128
+  %v827 = add nsw i64 %v25, %v826
+  br i1 %v825, label %yes828, label %no829
+yes828:
+  %v830 = getelementptr inbounds float, ptr %v30, i64 %v827
+  %v833 = icmp slt i64 0, %p16
+  br i1 %v833, label %head831, label %after832
+head831:
+  %i834 = phi i64 [ 0, %yes828 ], [ %v857, %head831 ]
+  %c835 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes828 ], [ %v853, %head831 ]
+  %c836 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes828 ], [ %v854, %head831 ]
+  %c837 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes828 ], [ %v855, %head831 ]
+  %c838 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes828 ], [ %v856, %head831 ]
+  %v839 = mul nsw i64 %i834, %p17
+  %v840 = mul nsw i64 %i834, %p18
+  %v841 = getelementptr inbounds float, ptr %v830, i64 %v840
+  %v842 = getelementptr inbounds float, ptr %v745, i64 %v839
+  %v843 = load <16 x float>, ptr %v841, align 4
+  %v844 = getelementptr inbounds float, ptr %v841, i64 16
+  %v845 = load <16 x float>, ptr %v844, align 4
+  %v846 = getelementptr inbounds float, ptr %v841, i64 32
+  %v847 = load <16 x float>, ptr %v846, align 4
+  %v848 = getelementptr inbounds float, ptr %v841, i64 48
+  %v849 = load <16 x float>, ptr %v848, align 4
+  %v850 = load float, ptr %v842, align 4
+  %v851 = insertelement <16 x float> poison, float %v850, i64 0
+  %v852 = shufflevector <16 x float> %v851, <16 x float> poison, <16 x i32> zeroinitializer
+  %v853 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v852, <16 x float> %v843, <16 x float> %c835)
+  %v854 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v852, <16 x float> %v845, <16 x float> %c836)
+  %v855 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v852, <16 x float> %v847, <16 x float> %c837)
+  %v856 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v852, <16 x float> %v849, <16 x float> %c838)
+  %v857 = add nsw i64 %i834, 1
+  %v858 = icmp slt i64 %v857, %p16
+  br i1 %v858, label %head831, label %after832
+after832:
+  %v859 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes828 ], [ %v853, %head831 ]
+  %v860 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes828 ], [ %v854, %head831 ]
+  %v861 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes828 ], [ %v855, %head831 ]
+  %v862 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes828 ], [ %v856, %head831 ]
+  %v863 = getelementptr inbounds float, ptr %v747, i64 %v827
+  store <16 x float> %v859, ptr %v863, align 4
+  %v864 = getelementptr inbounds float, ptr %v747, i64 %v827
+  %v865 = getelementptr inbounds float, ptr %v864, i64 16
+  store <16 x float> %v860, ptr %v865, align 4
+  %v866 = getelementptr inbounds float, ptr %v747, i64 %v827
+  %v867 = getelementptr inbounds float, ptr %v866, i64 32
+  store <16 x float> %v861, ptr %v867, align 4
+  %v868 = getelementptr inbounds float, ptr %v747, i64 %v827
+  %v869 = getelementptr inbounds float, ptr %v868, i64 48
+  store <16 x float> %v862, ptr %v869, align 4
+  br label %no829
+no829:
+  %v870 = and i64 %v28, 32
+  %v871 = icmp ne i64 %v870, 0
+  %v872 = and i64 %v28, -64
+  %v873 = add nsw i64 %v25, %v872
+  br i1 %v871, label %yes874, label %no875
+yes874:
+  %v876 = getelementptr inbounds float, ptr %v30, i64 %v873
+  %v879 = icmp slt i64 0, %p16
+  br i1 %v879, label %head877, label %after878
+head877:
+  %i880 = phi i64 [ 0, %yes874 ], [ %v895, %head877 ]
+  %c881 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes874 ], [ %v893, %head877 ]
+  %c882 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes874 ], [ %v894, %head877 ]
+  %v883 = mul nsw i64 %i880, %p17
+  %v884 = mul nsw i64 %i880, %p18
+  %v885 = getelementptr inbounds float, ptr %v876, i64 %v884
+  %v886 = getelementptr inbounds float, ptr %v745, i64 %v883
+  %v887 = load <16 x float>, ptr %v885, align 4
+  %v888 = getelementptr inbounds float, ptr %v885, i64 16
+  %v889 = load <16 x float>, ptr %v888, align 4
+  %v890 = load float, ptr %v886, align 4
+  %v891 = insertelement <16 x float> poison, float %v890, i64 0
+  %v892 = shufflevector <16 x float> %v891, <16 x float> poison, <16 x i32> zeroinitializer
+  %v893 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v892, <16 x float> %v887, <16 x float> %c881)
+  %v894 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v892, <16 x float> %v889, <16 x float> %c882)
+  %v895 = add nsw i64 %i880, 1
+  %v896 = icmp slt i64 %v895, %p16
+  br i1 %v896, label %head877, label %after878
+after878:
+  %v897 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes874 ], [ %v893, %head877 ]
+  %v898 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes874 ], [ %v894, %head877 ]
+  %v899 = getelementptr inbounds float, ptr %v747, i64 %v873
+  store <16 x float> %v897, ptr %v899, align 4
+  %v900 = getelementptr inbounds float, ptr %v747, i64 %v873
+  %v901 = getelementptr inbounds float, ptr %v900, i64 16
+  store <16 x float> %v898, ptr %v901, align 4
+  br label %no875
+no875:
+  %v902 = and i64 %v28, 16
+  %v903 = icmp ne i64 %v902, 0
+  %v904 = and i64 %v28, -32
+  %v905 = add nsw i64 %v25, %v904
+  br i1 %v903, label %yes906, label %no907
+yes906:
+  %v908 = getelementptr inbounds float, ptr %v30, i64 %v905
+  %v911 = icmp slt i64 0, %p16
+  br i1 %v911, label %head909, label %after910
+head909:
+  %i912 = phi i64 [ 0, %yes906 ], [ %v923, %head909 ]
+  %c913 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes906 ], [ %v922, %head909 ]
+  %v914 = mul nsw i64 %i912, %p17
+  %v915 = mul nsw i64 %i912, %p18
+  %v916 = getelementptr inbounds float, ptr %v908, i64 %v915
+  %v917 = getelementptr inbounds float, ptr %v745, i64 %v914
+  %v918 = load <16 x float>, ptr %v916, align 4
+  %v919 = load float, ptr %v917, align 4
+  %v920 = insertelement <16 x float> poison, float %v919, i64 0
+  %v921 = shufflevector <16 x float> %v920, <16 x float> poison, <16 x i32> zeroinitializer
+  %v922 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v921, <16 x float> %v918, <16 x float> %c913)
+  %v923 = add nsw i64 %i912, 1
+  %v924 = icmp slt i64 %v923, %p16
+  br i1 %v924, label %head909, label %after910
+after910:
+  %v925 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes906 ], [ %v922, %head909 ]
+  %v926 = getelementptr inbounds float, ptr %v747, i64 %v905
+  store <16 x float> %v925, ptr %v926, align 4
+  br label %no907
+no907:
+  %v927 = and i64 %v28, 15
+  %v928 = and i64 %v28, -16
+  %v929 = add nsw i64 %v25, %v928
+  %v930 = icmp ne i64 %v927, 0
+  br i1 %v930, label %yes931, label %no932
+yes931:
+  %v933 = trunc i64 %v927 to i32
+  %v934 = insertelement <16 x i32> poison, i32 %v933, i64 0
+  %v935 = shufflevector <16 x i32> %v934, <16 x i32> poison, <16 x i32> zeroinitializer
+  %v936 = icmp ult <16 x i32> <i32 0, i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7, i32 8, i32 9, i32 10, i32 11, i32 12, i32 13, i32 14, i32 15>, %v935
+  %v937 = getelementptr inbounds float, ptr %v30, i64 %v929
+  %v940 = icmp slt i64 0, %p16
+  br i1 %v940, label %head938, label %after939
+head938:
+  %i941 = phi i64 [ 0, %yes931 ], [ %v952, %head938 ]
+  %c942 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes931 ], [ %v951, %head938 ]
+  %v943 = mul nsw i64 %i941, %p17
+  %v944 = mul nsw i64 %i941, %p18
+  %v945 = getelementptr inbounds float, ptr %v937, i64 %v944
+  %v946 = getelementptr inbounds float, ptr %v745, i64 %v943
+  %v947 = call <16 x float> @llvm.masked.load.v16f32.p0(ptr %v945, i32 4, <16 x i1> %v936, <16 x float> zeroinitializer)
+  %v948 = load float, ptr %v946, align 4
+  %v949 = insertelement <16 x float> poison, float %v948, i64 0
+  %v950 = shufflevector <16 x float> %v949, <16 x float> poison, <16 x i32> zeroinitializer
+  %v951 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v950, <16 x float> %v947, <16 x float> %c942)
+  %v952 = add nsw i64 %i941, 1
+  %v953 = icmp slt i64 %v952, %p16
+  br i1 %v953, label %head938, label %after939
+after939:
+  %v954 = phi <16 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes931 ], [ %v951, %head938 ]
+  %v955 = getelementptr inbounds float, ptr %v747, i64 %v929
+  call void @llvm.masked.store.v16f32.p0(<16 x float> %v954, ptr %v955, i32 4, <16 x i1> %v936)
+  br label %no932
+no932:
   br label %no743
 no743:
-  br label %no674
-no674:
-  %v767 = add nsw i64 %i10, 1
-  %v768 = icmp slt i64 %v767, %hi
-  br i1 %v768, label %head7, label %after8
+  %v956 = add nsw i64 %i10, 1
+  %v957 = icmp slt i64 %v956, %hi
+  br i1 %v957, label %head7, label %after8
 after8:
   ret void
 }

@@ -19,7 +19,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ganglion.compiler.cpu.emitter import Emitted, Emitter
-from ganglion.compiler.cpu.small_gemm import goes_by_panels, outer_pieces
+from ganglion.compiler.cpu.small_gemm import FEWEST_SUMS, goes_by_panels, outer_pieces
 from ganglion.compiler.cpu.text import (
     BOOL,
     WIDTH,
@@ -188,7 +188,7 @@ class Contraction:
         vectors = -(-self.columns.size // WIDTH)
         registers = accumulators()
         fit = max(1, registers // min(self.tiled.size, CPU.tile_rows))
-        wide = min(vectors, fit, CPU.tile_vectors)
+        wide = min(vectors, fit, max(CPU.tile_vectors, FEWEST_SUMS // self.tiled.size))
         most = WIDTH if vectors == 1 else CPU.tile_rows
         self.dense = TileShape(max(1, min(registers // wide, most)), wide)
         if kernel.nonzeros:

@@ -13,6 +13,7 @@ its text depends on the type, and on which matrices are transposed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -126,19 +127,22 @@ def scratch_for(kernel: Contract) -> tuple[int, ...] | None:
 def _is_worth_packing(kernel: Contract) -> bool:
     """Return whether the right matrix is too large to be used as it lies.
 
-    A few rows are too few to read what was packed for them often enough. Along a long
-    inner axis both matrices are prefetched block by block, which takes less than to
-    copy them, if the block of the left one stays in the cache until all columns are
-    done.
+    A few rows are too few to read what was packed for them often enough; but one that
+    is transposed would be copied as a whole otherwise. Along a long inner axis both
+    matrices are prefetched block by block, which takes less than to copy them, if the
+    block of the left one stays in the cache until all columns are done.
     """
     (row,), (column,), (inner,) = kernel.rows, kernel.columns, kernel.inner
     if 1 not in (row.left, inner.left) or 1 not in (column.right, inner.right):
         return False
+    nbytes = column.size * inner.size * kernel.out.buffer.dtype.itemsize
+    if column.right != 1:
+        batch = math.prod(axis.size for axis in kernel.batch if axis.right)
+        return nbytes * batch >= CPU.packed_bytes and column.size >= WIDTH
     rows = _rows_of_batch(kernel) or row
     is_long = inner.size >= CPU.blocked_inner and not kernel.batch
-    if is_long and row.left == column.right == 1 and row.size <= CPU.prefetched_left:
+    if is_long and row.left == 1 and row.size <= CPU.prefetched_left:
         return False
-    nbytes = column.size * inner.size * kernel.out.buffer.dtype.itemsize
     return rows.size >= CPU.fewest_packed_rows and nbytes >= CPU.packed_bytes
 
 

@@ -23,6 +23,7 @@ from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.plan.kernels import Axis, Buffer, Contract
 
 TILE_ROWS = (8, 4, 2, 1)
+FEWEST_SUMS = 8  # vectors of a tile, so that none waits for the one before it
 
 
 def goes_by_panels(kernel: Contract) -> bool:
@@ -246,10 +247,16 @@ class ProductText:
             start = text.add(first, text.rounded_down(size, 2 * step))
             text.when(some, partial(body, start, step))
 
-    def _across(self, matrices: Matrices, body: Callable[[str, int], None]) -> None:
-        """Run a body for vectors of columns: several, one, then the lanes left over."""
+    def _across(
+        self, matrices: Matrices, height: int, body: Callable[[str, int], None]
+    ) -> None:
+        """Run a body for vectors of columns: several, one, then the lanes left over.
+
+        A tile of a row or two has more of them: a sum waits for the one before it.
+        """
         text, columns = self.text, matrices.columns
-        widths = tuple(n * WIDTH for n in range(self.kind.vectors, 0, -1))
+        most = self.kind.vectors * max(1, FEWEST_SUMS // (2 * max(height, 1)))
+        widths = tuple(WIDTH << n for n in reversed(range(most.bit_length())))
 
         def vectors(column: str, width: int) -> None:
             body(column, width // WIDTH)
@@ -276,7 +283,7 @@ class ProductText:
                 line, vector = outs[number // vectors], number % vectors
                 self._store(total, line, column, vector)
 
-        self._across(matrices, tile)
+        self._across(matrices, height, tile)
 
     def _column_sums(self, matrices: Matrices) -> None:
         """Add up the columns of the right operand."""
@@ -288,7 +295,7 @@ class ProductText:
             for vector, total in enumerate(totals):
                 self._store(total, sums, column, vector)
 
-        self._across(matrices, tile)
+        self._across(matrices, 1, tile)
 
     def _lines(self, base: str, row: str, stride: int, height: int) -> list[str]:
         """Return where some rows of a matrix begin."""

@@ -68,6 +68,7 @@ MAX_DEPTH, MAX_COST = 40, 200  # of an expression; beyond, values are stored
 LONG_SUM = 4096  # elements
 LANES = 16  # rows or columns: products with fewer are thin
 MAX_PARTIAL_SUMS = 1 << 17  # elements of partial sums, all parts together
+DOT_ROWS = 1  # at most, of a product by a transposed matrix that is not copied
 PART_ROWS = 64  # at least: fewer would read the right matrix too often
 CACHED_ELEMENTS = 2**17  # of a right matrix that stays in the cache meanwhile
 LARGE_PART_ROWS, FEWEST_PARTS = 256, 8  # where it does not
@@ -662,15 +663,19 @@ def lower_matmul(low: Lowering, node: Node) -> None:
     """Multiply matrices; a right one that is transposed is packed, or copied first."""
     a, b = node.inputs
     left, right = low.view_in_any_order(a), _right_operand(low, b)
-    if node.ndim == 2 and min(node.shape) < LANES:
-        _lower_thin(low, node, left, _with_rows(low, b, right))
-        return
     stored = _result_of_matmul(low, node)
+    if node.shape[-2] <= DOT_ROWS and left.strides[-1] == right.strides[-2] == 1:
+        _lower_dots(low, node, left, right, stored[1])
+        return
     product = _product(low, node, left, right, *stored)
     scratch = low.target.scratch_for(product)
     if scratch is not None:
         buffer = low.new(scratch, node.dtype, "packed")
         product = replace(product, packed=buffer)
+    elif node.ndim == 2 and min(node.shape) < LANES:
+        target = stored[1].buffer
+        _lower_thin(low, node, left, _with_rows(low, b, right), target)
+        return
     elif right.strides[-1] != 1:
         product = _product(low, node, left, _with_rows(low, b, right), *stored)
     low.emit(product)
@@ -741,13 +746,26 @@ def _row_parts(low: Lowering, node: Node) -> int:
     return parts if parts >= FEWEST_PARTS else 1
 
 
-def _lower_thin(low: Lowering, node: Node, left: View, right: View) -> None:
+def _lower_dots(low: Lowering, node: Node, left: View, right: View, out: View) -> None:
+    """Multiply a row by a transposed matrix: a sum of products along its rows."""
+    outer = len(node.shape) - 2
+    batches = [view.strides[:outer] for view in (left, right)]
+    a = View(left.buffer, (*batches[0], left.strides[-2], 0, 1), left.offset)
+    b = View(right.buffer, (*batches[1], 0, right.strides[-1], 1), right.offset)
+    factors = (Load(node.dtype, a), Load(node.dtype, b))
+    shape = (*node.shape, node.inputs[0].shape[-1])
+    expr = Apply(node.dtype, "multiply", factors)
+    low.emit(Loop.of("dots", shape, expr, out, 1, "sum"))
+
+
+def _lower_thin(
+    low: Lowering, node: Node, left: View, right: View, target: Buffer
+) -> None:
     """Multiply by slices of the batch: of the rows, or of the inner axis.
 
     So threads exchange little: their operands are large, the result is not.
     """
     (rows, columns), inner = node.shape, node.inputs[0].shape[1]
-    target = low.allocate(node)
     by_rows = columns < LANES
     long = rows if by_rows else inner
     most = min(low.target.thread_splits, long // LANES)

@@ -53,7 +53,7 @@ def _suits(product: Contract) -> bool:
     axes = (product.rows, product.columns, product.inner)
     if product.batch or any(len(axis) > 1 for axis in axes):
         return False
-    if product.bits:
+    if product.bits or product.rounded:
         return False
     (inner,), (columns,) = product.inner, product.columns
     view = replace(product.right, strides=(inner.right, columns.right))

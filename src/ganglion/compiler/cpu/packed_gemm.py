@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from enum import Enum
 from functools import partial
 from itertools import count, islice
 from typing import NamedTuple
@@ -23,6 +24,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ganglion.compiler.cpu.emitter import Emitted, Emitter
+from ganglion.compiler.cpu.features import multiplies_bf16
+from ganglion.compiler.cpu.functions import apply
 from ganglion.compiler.cpu.gemm import (
     Contraction,
     Extent,
@@ -32,6 +35,7 @@ from ganglion.compiler.cpu.gemm import (
 )
 from ganglion.compiler.cpu.text import (
     BOOL,
+    I32,
     I64,
     WIDTH,
     Maths,
@@ -42,6 +46,7 @@ from ganglion.compiler.cpu.text import (
     llvm_type,
 )
 from ganglion.compiler.cpu.tuning import CPU
+from ganglion.compiler.ir.graph import BFLOAT16
 from ganglion.compiler.plan.kernels import Axis, Buffer, Contract, View
 
 ALIGNMENT = 64  # bytes, of vectors in panels
@@ -52,6 +57,7 @@ ROW_LENGTH, PADDING = 384 + WIDTH, 1
 # are longer than a tile is high.
 PANELS = 8
 ROWS_SIZE = PANELS * WIDTH * ROW_LENGTH  # elements of packed rows
+DOT = "@llvm.x86.avx512bf16.dpbf16ps.512"  # adds two products of bfloat16 to a float32
 
 
 class Grid(NamedTuple):
@@ -136,10 +142,12 @@ def _is_worth_packing(kernel: Contract) -> bool:
     if 1 not in (row.left, inner.left) or 1 not in (column.right, inner.right):
         return False
     nbytes = column.size * inner.size * kernel.out.buffer.dtype.itemsize
+    rows = _rows_of_batch(kernel) or row
+    if kernel.rounded:  # as they are packed: otherwise they are copied, too
+        return rows.size >= CPU.fewest_packed_rows and column.size >= 2 * WIDTH
     if column.right != 1:
         batch = math.prod(axis.size for axis in kernel.batch if axis.right)
         return nbytes * batch >= CPU.packed_bytes and column.size >= WIDTH
-    rows = _rows_of_batch(kernel) or row
     is_long = inner.size >= CPU.blocked_inner and not kernel.batch
     if is_long and row.left == 1 and row.size <= CPU.prefetched_left:
         return False
@@ -147,6 +155,21 @@ def _is_worth_packing(kernel: Contract) -> bool:
 
 
 # ---- one text for all sizes ----------------------------------------------------------
+
+
+class Rounding(Enum):
+    """Whether packed operands are rounded to bfloat16, and how those are multiplied."""
+
+    NONE = "none"
+    WIDENED = "widened"  # stored as float32 again, and multiplied as such
+    PAIRS = "pairs"  # stored side by side: an instruction multiplies and adds both
+
+    @classmethod
+    def of(cls, kernel: Contract) -> Rounding:
+        """Return how the operands of a product are rounded on this machine."""
+        if not kernel.rounded:
+            return cls.NONE
+        return cls.PAIRS if multiplies_bf16() else cls.WIDENED
 
 
 class PackedKind(NamedTuple):
@@ -158,6 +181,7 @@ class PackedKind(NamedTuple):
     right_transposed: bool
     sums: bool  # whether the columns of the right operand are added up, too
     is_long: bool  # whether those sums begin anew with each block
+    rounding: Rounding = Rounding.NONE
 
 
 def packed_kind(kernel: Contract) -> PackedKind:
@@ -172,6 +196,7 @@ def packed_kind(kernel: Contract) -> PackedKind:
         columns.right != 1,
         sums,
         sums and is_long,
+        Rounding.of(kernel),
     )
 
 
@@ -273,9 +298,15 @@ class PackedContraction:
     """One large product under construction."""
 
     def __init__(
-        self, kernel: Contract, grid: Grid, is_long: bool, parameters: int = 0
+        self,
+        kernel: Contract,
+        grid: Grid,
+        is_long: bool,
+        parameters: int = 0,
+        rounding: Rounding = Rounding.NONE,
     ) -> None:
         self.kernel, self.grid, self.is_long = kernel, grid, is_long
+        self.rounding, self.pairs = rounding, rounding is Rounding.PAIRS
         self.emitter = Emitter(parameters)
         self.text, self.maths = self.emitter.text, self.emitter.maths
         self.dtype = kernel.out.buffer.dtype
@@ -296,7 +327,7 @@ class PackedContraction:
     def told(cls, kind: PackedKind) -> PackedContraction:
         """Return a product that is told its sizes when it runs."""
         kernel, grid, parameters = _told(kind)
-        return cls(kernel, grid, kind.is_long, parameters)
+        return cls(kernel, grid, kind.is_long, parameters, kind.rounding)
 
     def emit(self) -> Emitted:
         """Emit a loop over runs of pieces that lie side by side."""
@@ -509,6 +540,7 @@ class PackedContraction:
     def _across(self, block: Block, panels: Panels, out: str, rows: int) -> None:
         """Multiply some rows by all columns of a block."""
         text, vectors = self.text, tile_vectors(self.dtype)
+        steps = self._steps(block.inner)
 
         def tile(column: str) -> None:
             start = text.product(column, panels.length)
@@ -516,7 +548,7 @@ class PackedContraction:
             target = text.address(out, self.element, column)
             count = text.minus(block.columns, column)
             arguments = (
-                f"ptr {panels.rows}, ptr {panel}, ptr {target}, i64 {block.inner}, "
+                f"ptr {panels.rows}, ptr {panel}, ptr {target}, i64 {steps}, "
                 f"i64 {self.rows.out}, i64 {count}, i1 {block.is_first}"
             )
             if vectors == 1 or rows < CPU.packed_rows:
@@ -532,16 +564,66 @@ class PackedContraction:
         text.each(0, block.columns, self.wide, tile)
 
     def _call(self, rows: int, vectors: int, arguments: str) -> None:
-        tile = TileText(rows, vectors, self.wide, self.dtype, self.left)
+        tile = TileText(rows, vectors, self.wide, self.left, self.dtype, self.pairs)
         self._tiles.setdefault(tile.name, tile)
         self.text.do(f"call void @{tile.name}({arguments})")
 
     # ---- packing ------------------------------------------------------------------
 
-    def store(self, value: Val, address: str) -> None:
-        """Store a vector in a panel."""
-        stored = f"{value.type} {value.name}, ptr {address}"
+    def _steps(self, inner: str) -> str:
+        """Return how many steps some inner indices take: pairs take one."""
+        if not self.pairs:
+            return inner
+        return self.text.let(f"lshr i64 {self.text.add(inner, 1)}, 1")
+
+    def _each_step(
+        self, block: Block, body: Callable[[str, str, list[int]], None]
+    ) -> None:
+        """Run a body for inner indices: the first of a step, its number, which it has.
+
+        The last one may have no second to be paired with: a zero takes its place.
+        """
+        text, inner = self.text, block.inner
+        if not self.pairs:
+            text.each(0, inner, 1, lambda index: body(index, index, [0]))
+            return
+        end = str(text.rounded_down(inner, 2))
+        text.each(0, end, 2, lambda index: body(index, self._steps(index), [0, 1]))
+        odd = text.let(f"icmp slt i64 {end}, {inner}")
+        text.when(odd, lambda: body(end, self._steps(end), [0]))
+
+    def store(self, values: list[Val], address: str) -> None:
+        """Store a vector of each inner index of a step in a panel."""
+        value, kind = values[0], values[0].type
+        if self.rounding is Rounding.WIDENED:
+            value = apply(self.maths, "cast", [self._rounded(value)], self.dtype)
+        elif self.pairs:
+            words = [self.maths.cast(self._bits(value), I32) for value in values]
+            value, kind = words[0], words[0].type
+            if len(words) > 1:
+                high = self.maths.constant(16, I32, WIDTH).name
+                high = self.text.let(f"shl {kind} {words[1].name}, {high}")
+                name = self.text.let(f"or {kind} {value.name}, {high}")
+                value = Val(name, I32, WIDTH)
+        stored = f"{kind} {value.name}, ptr {address}"
         self.text.do(f"store {stored}, align {ALIGNMENT}")
+
+    def _rounded(self, value: Val) -> Val:
+        return apply(self.maths, "cast", [value], BFLOAT16)
+
+    def _bits(self, value: Val) -> Val:
+        """Return a vector rounded to bfloat16, as whole numbers."""
+        return Val(self._rounded(value).name, np.dtype("uint16"), value.width)
+
+    def _store_row(self, value: Val, place: str, inner: str) -> None:
+        """Store elements of a row, which are neighbours in its panel, too."""
+        if not self.pairs:
+            self.store([value], self.text.address(place, self.element, inner))
+            return
+        bits = self._bits(value)
+        at = self.text.address(place, "i16", inner)
+        stored = f"{bits.type} {bits.name}, ptr {at}"
+        self.text.do(f"store {stored}, align {ALIGNMENT // 2}")
 
     def _pack_rows(self, block: Block, source: str, count: str, target: str) -> None:
         """Pack rows in the order in which they lie; prefetch those of the next tile."""
@@ -555,7 +637,8 @@ class PackedContraction:
 
             def copy(which: Lanes, at: str) -> None:
                 address = text.address(line, self.element, at)
-                self._copy(which, address, text.address(place, self.element, at), below)
+                self.emitter.prefetch(text.address(address, self.element, below))
+                self._store_row(which.load(address), place, at)
 
             self._each_vector(block.inner, copy)
 
@@ -569,34 +652,41 @@ class PackedContraction:
     ) -> None:
         """Pack rows that lie side by side: for each inner index one of each panel."""
         text, high, apart = self.text, CPU.packed_rows, self.inner.left
-        below = text.times(str(apart), CPU.packed_ahead)
         number, _ = text.divided(text.add(count, -1), high)
         # A vector is longer than a panel has rows: only the last one ends the matrix.
         last, every = text.times(number, high), Lanes(self.maths, self.dtype)
         some = Lanes.before(self.maths, self.dtype, text.minus(count, last))
 
-        def copy_line(inner: str) -> None:
+        def copy_line(inner: str, step: str, has: list[int]) -> None:
             line = text.address(source, self.element, text.times(inner, apart))
-            start = text.times(inner, self.left.step)
+            start = text.times(step, self.left.step)
             place = text.address(target, self.element, start)
 
             def copy(which: Lanes, panel: str) -> None:
                 at = text.address(line, self.element, text.times(panel, high))
                 start = text.times(panel, self.left.size)
-                self._copy(which, at, text.address(place, self.element, start), below)
+                to = text.address(place, self.element, start)
+                self._copy(which, at, to, apart, has)
 
             text.each(0, number, 1, partial(copy, every))
             copy(some, number)
 
-        text.each(0, block.inner, 1, copy_line)
+        self._each_step(block, copy_line)
 
-    def _copy(self, which: Lanes, source: str, target: str, below: str) -> None:
-        """Copy a vector, and prefetch one so far below.
+    def _copy(
+        self, which: Lanes, source: str, target: str, apart: int, has: list[int]
+    ) -> None:
+        """Copy the vectors of a step, and prefetch those some steps below.
 
         From one to the next is too far for processors to do it themselves.
         """
-        self.emitter.prefetch(self.text.address(source, self.element, below))
-        self.store(which.load(source), target)
+        text, values = self.text, []
+        below = text.times(str(apart), CPU.packed_ahead)
+        for line in has:
+            at = text.address(source, self.element, text.times(str(line), apart))
+            self.emitter.prefetch(text.address(at, self.element, below))
+            values.append(which.load(at))
+        self.store(values, target)
 
     def _in_panel(self, panels: str, column: str, length: str) -> str:
         """Return where the first element of a packed column is."""
@@ -616,7 +706,6 @@ class PackedContraction:
     def _pack_columns(self, block: Block, panels: Panels) -> None:
         """Pack some columns, panel by panel."""
         text, stride = self.text, self.columns.right
-        below = text.times(str(self.inner.right), CPU.packed_ahead)
 
         def transpose(column: str) -> None:
             at = text.address(block.right, self.element, text.times(column, stride))
@@ -624,21 +713,21 @@ class PackedContraction:
             target = self._in_panel(panels.columns, column, panels.length)
             self._transpose(block, at, stride, count, target, self.wide)
 
-        def copy_row(inner: str) -> None:
+        def copy_row(inner: str, step: str, has: list[int]) -> None:
             at = text.times(inner, self.inner.right)
             row = text.address(block.right, self.element, at)
-            apart = text.times(inner, self.wide)
+            apart = text.times(step, self.wide)
 
             def copy(which: Lanes, column: str) -> None:
                 source = text.address(row, self.element, column)
                 start = self._in_panel(panels.columns, column, panels.length)
                 target = text.address(start, self.element, apart)
-                self._copy(which, source, target, below)
+                self._copy(which, source, target, self.inner.right, has)
 
             self._each_vector(block.columns, copy)
 
         if stride == 1:
-            text.each(0, block.inner, 1, copy_row)
+            self._each_step(block, copy_row)
         else:
             text.each(0, block.columns, WIDTH, transpose)
 
@@ -657,9 +746,12 @@ class PackedContraction:
         def square(which: Lanes, inner: str) -> None:
             ats = [text.address(line, self.element, inner) for line in lines]
             vectors = [which.load(at) for at in ats]
-            for lane, vector in enumerate(self.maths.transposed(vectors)):
-                index = text.times(text.add(inner, lane), apart)
-                self.store(vector, text.address(to, self.element, index))
+            columns, each = self.maths.transposed(vectors), 1 + self.pairs
+            first = self._steps(inner)
+            for step in range(WIDTH // each):
+                index = text.times(text.add(first, step), apart)
+                values = columns[step * each : (step + 1) * each]
+                self.store(values, text.address(to, self.element, index))
 
         self._each_vector(block.inner, square)
 
@@ -714,9 +806,17 @@ class TileText:
     )
 
     def __init__(
-        self, rows: int, vectors: int, wide: int, dtype: np.dtype, left: RowPanel
+        self,
+        rows: int,
+        vectors: int,
+        wide: int,
+        left: RowPanel,
+        dtype: np.dtype,
+        pairs: bool,
     ) -> None:
         self.name, self.left = f"tile{rows}x{vectors}", left
+        # Pairs of bfloat16 are words, until an instruction multiplies them.
+        self.packed = I32 if pairs else dtype
         self.text = Text(self.name, self.PARAMETERS)
         self.maths = Maths(self.text)
         self.rows, self.vectors, self.wide, self.dtype = rows, vectors, wide, dtype
@@ -783,20 +883,34 @@ class TileText:
 
     def _step(self, index: str, sums: list[Val]) -> list[Val]:
         """Add the products of one element a row and the vectors of columns."""
-        text, size = self.text, self.dtype.itemsize
-        a = text.address("%a", self.element, text.times(index, self.left.step))
-        b = text.address("%b", self.element, text.times(index, self.wide))
-        kind, right = lanes(self.element, WIDTH), []
+        text, element = self.text, llvm_type(self.packed)
+        a = text.address("%a", element, text.times(index, self.left.step))
+        b = text.address("%b", element, text.times(index, self.wide))
+        kind, right = lanes(element, WIDTH), []
         for vector in range(self.vectors):
-            at = text.address(b, self.element, vector * WIDTH)
+            at = text.address(b, element, vector * WIDTH)
             name = text.let(f"load {kind}, ptr {at}, align {ALIGNMENT}")
-            right.append(Val(name, self.dtype, WIDTH))
+            right.append(Val(name, self.packed, WIDTH))
         results = []
         for row in range(self.rows):
-            at = text.address(a, self.element, row * self.left.apart)
-            name = text.let(f"load {self.element}, ptr {at}, align {size}")
-            copies = self.maths.splat(Val(name, self.dtype, 1), WIDTH)
+            at = text.address(a, element, row * self.left.apart)
+            size = self.packed.itemsize
+            name = text.let(f"load {element}, ptr {at}, align {size}")
+            copies = self.maths.splat(Val(name, self.packed, 1), WIDTH)
             for vector in range(self.vectors):
                 old = sums[row * self.vectors + vector]
-                results.append(self.maths.fma(copies, right[vector], old))
+                results.append(self._added(copies, right[vector], old))
         return results
+
+    def _added(self, left: Val, right: Val, old: Val) -> Val:
+        """Return sums with the products of a step."""
+        if self.packed == self.dtype:
+            return self.maths.fma(left, right, old)
+        text, pairs = self.text, f"<{2 * WIDTH} x bfloat>"
+        text.declare(f"declare {old.type} {DOT}({old.type}, {pairs}, {pairs})")
+        passed = [f"{old.type} {old.name}"]
+        for value in (left, right):
+            name = text.let(f"bitcast {value.type} {value.name} to {pairs}")
+            passed.append(f"{pairs} {name}")
+        name = text.let(f"call {old.type} {DOT}({', '.join(passed)})")
+        return Val(name, self.dtype, WIDTH)

@@ -62,6 +62,7 @@ def _lower(program: Program) -> Plan:
         thread_splits=CPU.thread_splits,
         winograd=not config.precise(),
         scratch_for=scratch_for,
+        rounds_products=config.precision() == "bf16",
         pixels_side_by_side=True,
         few_channels_by_taps=True,
         strides_by_phase=True,

@@ -299,7 +299,7 @@ def _gains(contraction: Contract, scaled: set[Buffer]) -> bool:
     root = _root(contraction)
     if root.kind != "data" and root not in scaled:
         return False
-    if not _is_long(contraction):
+    if not _is_long(contraction) or contraction.rounded:
         return False
     if _is_product(contraction):
         return contraction.columns[-1].right == 1  # lists go through rows

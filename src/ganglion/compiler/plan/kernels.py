@@ -18,7 +18,7 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform, overload
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from ganglion.compiler.ir.graph import kept
+from ganglion.compiler.ir.graph import BFLOAT16, kept
 from ganglion.compiler.ir.host import HostFunction
 from ganglion.compiler.ir.shaping import is_float
 from ganglion.compiler.ir.table import OPS
@@ -804,6 +804,7 @@ class Contract(Kernel):
     set, and may be left out as well. The `sums` of right's columns over the inner axis
     are stored, too, where somebody wants them. Meanwhile a target may bring into its
     cache what is `prefetched`, of which each index of the first axis has an equal part.
+    The operands of one that is `rounded` are multiplied as bfloat16, halves to even.
     """
 
     batch: tuple[Axis, ...]
@@ -818,6 +819,7 @@ class Contract(Kernel):
     packed: Buffer | None = None  # (parts, elements): one of them for each thread
     sums: Buffer | None = None
     prefetched: tuple[Buffer, ...] = ()
+    rounded: bool = False
 
     @property
     def kept(self) -> tuple[Axis, ...]:
@@ -873,6 +875,8 @@ class Contract(Kernel):
             return memory.see(_along(view, side, self.axes), own)
 
         left, right = operand(self.left, "left"), operand(self.right, "right")
+        if self.rounded:
+            left, right = (x.astype(BFLOAT16).astype(x.dtype) for x in (left, right))
         if self.nonzeros:
             left = np.where(self._listed(self.nonzeros, memory), left, 0)
         if self.bits:

@@ -31,7 +31,11 @@ class _LoweredScan:
         self.carries, self.length = node.attrs["carries"], node.attrs["length"]
         self.reverse: bool = node.attrs["reverse"]
         alone = replace(
-            low.target, thread_splits=1, winograd=False, scratch_for=never_packed
+            low.target,
+            thread_splits=1,
+            winograd=False,
+            scratch_for=never_packed,
+            rounds_products=False,
         )
         self.inner = Lowering(self.body, set(), alone, low.rules)
         self.windows: list[Window] = []

@@ -19,6 +19,8 @@ import numpy as np
 
 from ganglion.compiler.ir import host
 from ganglion.compiler.ir.graph import (
+    BFLOAT16,
+    FLOAT32,
     Constant,
     Deep,
     Graph,
@@ -88,6 +90,7 @@ class Preferences:
     winograd: bool = False  # convolutions with fewer multiplications
     # The shape of a buffer for packed blocks of a product's matrices, None without.
     scratch_for: Callable[[Contract], Shape | None] = never_packed
+    rounds_products: bool = False  # of float32 matrices: their operands to bfloat16
     # Images whose convolution has one channel are stored with pixels side by side.
     pixels_side_by_side: bool = False
     # Of a convolution with few channels out of many, taps are the columns of a product.
@@ -664,21 +667,39 @@ def lower_matmul(low: Lowering, node: Node) -> None:
     a, b = node.inputs
     left, right = low.view_in_any_order(a), _right_operand(low, b)
     stored = _result_of_matmul(low, node)
+    rounds = low.target.rounds_products and node.dtype == FLOAT32
     if node.shape[-2] <= DOT_ROWS and left.strides[-1] == right.strides[-2] == 1:
-        _lower_dots(low, node, left, right, stored[1])
+        _lower_dots(low, node, left, right, stored[1], rounds)
         return
-    product = _product(low, node, left, right, *stored)
+    product = replace(_product(low, node, left, right, *stored), rounded=rounds)
     scratch = low.target.scratch_for(product)
     if scratch is not None:
         buffer = low.new(scratch, node.dtype, "packed")
-        product = replace(product, packed=buffer)
-    elif node.ndim == 2 and min(node.shape) < LANES:
-        target = stored[1].buffer
-        _lower_thin(low, node, left, _with_rows(low, b, right), target)
+        low.emit(replace(product, packed=buffer))
         return
-    elif right.strides[-1] != 1:
-        product = _product(low, node, left, _with_rows(low, b, right), *stored)
-    low.emit(product)
+    if rounds:
+        left, right = _rounded(low, a, left), _rounded(low, b, right)
+    right = _with_rows(low, b, right)
+    if node.ndim == 2 and min(node.shape) < LANES:
+        _lower_thin(low, node, left, right, stored[1].buffer)
+    else:
+        low.emit(_product(low, node, left, right, *stored))
+
+
+def _rounded(low: Lowering, matrix: Value, view: View) -> View:
+    """Return a copy of matrices, rounded to bfloat16."""
+
+    def copy() -> Buffer:
+        target = low.new(matrix.shape, matrix.dtype)
+        expr = _as_bfloat16(Load(matrix.dtype, view))
+        low.emit(Loop.of("round", matrix.shape, expr, View.of(target)))
+        return target
+
+    return View.of(low.once(("rounded", view, matrix.shape), copy))
+
+
+def _as_bfloat16(expr: Expr) -> Expr:
+    return Apply(expr.dtype, "cast", (Apply(BFLOAT16, "cast", (expr,)),))
 
 
 def _product(
@@ -746,13 +767,17 @@ def _row_parts(low: Lowering, node: Node) -> int:
     return parts if parts >= FEWEST_PARTS else 1
 
 
-def _lower_dots(low: Lowering, node: Node, left: View, right: View, out: View) -> None:
+def _lower_dots(
+    low: Lowering, node: Node, left: View, right: View, out: View, rounds: bool
+) -> None:
     """Multiply a row by a transposed matrix: a sum of products along its rows."""
     outer = len(node.shape) - 2
     batches = [view.strides[:outer] for view in (left, right)]
     a = View(left.buffer, (*batches[0], left.strides[-2], 0, 1), left.offset)
     b = View(right.buffer, (*batches[1], 0, right.strides[-1], 1), right.offset)
-    factors = (Load(node.dtype, a), Load(node.dtype, b))
+    factors: tuple[Expr, ...] = (Load(node.dtype, a), Load(node.dtype, b))
+    if rounds:
+        factors = tuple(map(_as_bfloat16, factors))
     shape = (*node.shape, node.inputs[0].shape[-1])
     expr = Apply(node.dtype, "multiply", factors)
     low.emit(Loop.of("dots", shape, expr, out, 1, "sum"))

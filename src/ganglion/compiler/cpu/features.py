@@ -1,0 +1,25 @@
+"""What this machine's processor can do besides what every one of its kind can."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cache
+
+
+@cache
+def host_features() -> Mapping[str, bool]:
+    """Return the features of this machine's processor, by LLVM's names."""
+    import llvmlite.binding as llvm
+
+    return dict(llvm.get_host_cpu_features())
+
+
+def multiplies_bf16() -> bool:
+    """Return whether code may multiply pairs of bfloat16 and add them to float32.
+
+    Not where GANGLION_CPU asks for a lesser processor: none of those can.
+    """
+    return not os.environ.get("GANGLION_CPU") and bool(
+        host_features().get("avx512bf16")
+    )

@@ -37,7 +37,7 @@ ENVIRONMENT = {
     "GANGLION_HOME": "the folder of all that is kept",
     "GANGLION_PIN": "whether threads stay on a core each",
     "GANGLION_PRECISE": "whether every sum is taken plainly",
-    "GANGLION_PRECISION": "how a GPU multiplies float32: tf32, bf16 or float32",
+    "GANGLION_PRECISION": "how float32 is multiplied: tf32, bf16 or float32",
     "GANGLION_THREADS": "how many threads a compiled program uses",
     "GANGLION_VERIFY": "whether the compiler checks itself after every pass",
 }
@@ -263,10 +263,11 @@ def set_precise(value: bool) -> None:
 
 
 def precision() -> str:
-    """Return how a GPU multiplies float32: `set_precision`, else GANGLION_PRECISION.
+    """Return how float32 is multiplied: `set_precision`, else GANGLION_PRECISION.
 
     ``"tf32"`` rounds operands to 11 bits, ``"bf16"`` to 8, ``"float32"`` not at all;
-    sums are float32 in any case, and float64 stays float64.
+    sums are float32 in any case, and float64 stays float64. A CPU rounds for ``"bf16"``
+    alone, and only in products of matrices.
     """
     if _choices["precision"]:
         return str(_choices["precision"])
@@ -275,7 +276,7 @@ def precision() -> str:
 
 
 def set_precision(name: str) -> None:
-    """Choose how a GPU multiplies float32: "tf32", "bf16" or "float32"."""
+    """Choose how float32 is multiplied: "tf32", "bf16" or "float32"."""
     _choices["precision"] = _known(name, "precision", PRECISIONS)
 
 
@@ -303,8 +304,8 @@ def dtype_policy() -> Any:
 def set_dtype_policy(policy: Any) -> None:
     """Choose by Keras' name what new layers compute in, and the type of their weights.
 
-    "mixed_bfloat16" is `set_precision("bf16")` on a GPU, too: its products take such
-    operands anyway.
+    "mixed_bfloat16" is `set_precision("bf16")`, too: its products take such operands
+    anyway.
     """
     from ganglion.dtypes import DTypePolicy, policy_by_name
 

@@ -16,6 +16,7 @@ from ganglion.system import limits
 LITTLE_MEMORY = 500e6  # less than training `mnist-cnn` takes with all libraries
 BUSY = 0.5  # of the cores
 _TOLERANCE = 1e-5
+_TOLERANCES = {"bf16": 1e-2}  # of a precision that rounds operands on a CPU, too
 
 
 def compiler() -> Iterator[Finding]:
@@ -35,7 +36,7 @@ def compiler() -> Iterator[Finding]:
 
     name = f"LLVM {'.'.join(map(str, llvm.llvm_version_info))}"
     difference = abs(_loss_after_a_step("cpu") - _loss_after_a_step("numpy"))
-    if difference < _TOLERANCE:
+    if difference < _TOLERANCES.get(config.precision(), _TOLERANCE):
         text = f"{name} compiles: a step is what the reference says"
         yield Finding("compiler", Status.OK, text)
     else:
@@ -71,6 +72,7 @@ def processor() -> Iterator[Finding]:
     """Report the processor, and which vectors it has."""
     vectors = machine.vector_width()
     text = f"{machine.processor()}, {platform.machine()}; vectors: {vectors}"
+    text += f"; bf16: {machine.bf16()}"
     is_x86 = platform.machine().lower() in ("x86_64", "amd64")
     if is_x86 and vectors == "unknown" and platform.system() == "Linux":
         mend = "It works, at a fraction of the speed; a newer processor has AVX2."

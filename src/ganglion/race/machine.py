@@ -38,6 +38,7 @@ def facts() -> dict[str, str]:
     known["processor"] = processor()
     known["cores"] = f"{cores()} usable, {config.threads()} threads in use"
     known["vectors"] = vector_width()
+    known["bf16"] = bf16()
     known["barriers"] = barriers()
     if devices := gpu():
         known["gpu"] = devices
@@ -97,6 +98,15 @@ def vector_width() -> str:
         return "NEON, 4 floats"
     flags = " ".join(line for line in _cpuinfo() if line.startswith("flags")).split()
     return next((text for flag, text in _WIDTHS if flag in flags), "unknown")
+
+
+def bf16() -> str:
+    """Return which instructions multiply bfloat16, where that is asked for."""
+    if registry.available()["cpu"]:  # a reason why it cannot run
+        return "unknown"
+    from ganglion.compiler.cpu import features
+
+    return features.bf16()
 
 
 def barriers() -> str:

@@ -16,6 +16,7 @@ import argparse
 import ctypes
 import os
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -167,12 +168,7 @@ def measured(
     clock = time.process_time if threads == 1 else time.perf_counter
     a, b = operands(shape)
     runs = {name: start(a, b, shape, threads) for name, start in ENGINES.items()}
-    times = {}
-    for name, run in runs.items():
-        run(1)
-        before = clock()
-        run(1)
-        times[name] = 1 + int(MIN_SECONDS / max(clock() - before, 1e-6))
+    times = {name: _enough(run, clock) for name, run in runs.items()}
     speeds: dict[str, list[float]] = {name: [] for name in runs}
     began = time.perf_counter()
     for number in range(rounds):
@@ -189,6 +185,17 @@ def measured(
             seconds = (clock() - before) / times[name]
             speeds[name].append(shape.flops / seconds / 1e9)
     return speeds
+
+
+def _enough(run: Run, clock: Callable[[], float]) -> int:
+    """Return how many products take as long as a clock needs to be exact."""
+    times = 1
+    while True:
+        before = clock()
+        run(times)
+        if clock() - before >= MIN_SECONDS / 2:
+            return times
+        times *= 2
 
 
 # ---- what one core can do at most ----------------------------------------------------
@@ -259,7 +266,9 @@ def main() -> None:
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(options.threads)
     began = time.perf_counter()
-    tune(options.tune)
+    if options.tune:  # what was compiled for other constants is of no use
+        os.environ["GANGLION_HOME"] = tempfile.mkdtemp()
+        tune(options.tune)
     wanted = options.only.split(",")
     chosen = [s for s in shapes() if any(part in s.name for part in wanted)]
     chosen = [shape for shape in chosen if shape.flops <= options.most]

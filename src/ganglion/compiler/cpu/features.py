@@ -15,6 +15,13 @@ def host_features() -> Mapping[str, bool]:
     return dict(llvm.get_host_cpu_features())
 
 
+def bf16() -> str:
+    """Return what this machine's processor has for products of bfloat16."""
+    names = {"avx512bf16": "AVX512-BF16", "amx-bf16": "AMX (not used)"}
+    known = [text for name, text in names.items() if host_features().get(name)]
+    return ", ".join(known) or "none: bfloat16 is multiplied as float32"
+
+
 def multiplies_bf16() -> bool:
     """Return whether code may multiply pairs of bfloat16 and add them to float32.
 

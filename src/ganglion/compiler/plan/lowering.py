@@ -671,16 +671,18 @@ def lower_matmul(low: Lowering, node: Node) -> None:
     if node.shape[-2] <= DOT_ROWS and left.strides[-1] == right.strides[-2] == 1:
         _lower_dots(low, node, left, right, stored[1], rounds)
         return
-    product = replace(_product(low, node, left, right, *stored), rounded=rounds)
-    scratch = low.target.scratch_for(product)
-    if scratch is not None:
-        buffer = low.new(scratch, node.dtype, "packed")
-        low.emit(replace(product, packed=buffer))
-        return
+    is_thin = node.ndim == 2 and min(node.shape) < LANES
+    if not (is_thin and right.strides[-1] == 1) or rounds:  # few rows do not pay
+        product = replace(_product(low, node, left, right, *stored), rounded=rounds)
+        scratch = low.target.scratch_for(product)
+        if scratch is not None:
+            buffer = low.new(scratch, node.dtype, "packed")
+            low.emit(replace(product, packed=buffer))
+            return
     if rounds:
         left, right = _rounded(low, a, left), _rounded(low, b, right)
     right = _with_rows(low, b, right)
-    if node.ndim == 2 and min(node.shape) < LANES:
+    if is_thin:
         _lower_thin(low, node, left, right, stored[1].buffer)
     else:
         low.emit(_product(low, node, left, right, *stored))

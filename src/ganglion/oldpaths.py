@@ -18,7 +18,7 @@ from ganglion import keras2
 from ganglion.compat import unsupported
 
 _LAYER_FILES = """core convolutional pooling normalization advanced_activations merge
-embeddings noise local recurrent wrappers convolutional_recurrent"""
+embeddings noise local recurrent wrappers convolutional_recurrent cudnn_recurrent"""
 _UTIL_FILES = "np_utils generic_utils data_utils vis_utils layer_utils"
 
 OLD_PATHS: dict[str, str] = {
@@ -30,6 +30,7 @@ OLD_PATHS: dict[str, str] = {
     "ganglion.engine.base_layer": "ganglion",
     "ganglion.engine.input_layer": "ganglion.layers",
     "ganglion.objectives": "ganglion.losses",
+    "ganglion.backend.tensorflow_backend": "ganglion.backend",
     # Where `tf.keras` had what was new.
     "ganglion.experimental": "ganglion.optimizers.schedules",
     "ganglion.layers.experimental": "ganglion.layers",
@@ -72,6 +73,8 @@ OLD_NAMES = {
         "AbstractRNNCell": "Layer",
         "AtrousConvolution1D": "Conv1D",
         "AtrousConvolution2D": "Conv2D",
+        "CuDNNGRU": "legacy.cudnn.CuDNNGRU",
+        "CuDNNLSTM": "legacy.cudnn.CuDNNLSTM",
         "SyncBatchNormalization": "BatchNormalization",  # one device trains
     },
     "ganglion.losses": {"huber_loss": "huber"},
@@ -187,7 +190,9 @@ def attribute_of(package: str) -> Callable[[str], Any]:
         if f"{package}.{name}" in OLD_PATHS:
             return importlib.import_module(f"{package}.{name}")
         if name in OLD_NAMES.get(package, {}):
-            return getattr(sys.modules[package], OLD_NAMES[package][name])
+            module, _, today = OLD_NAMES[package][name].rpartition(".")
+            place = f"ganglion.{module}" if module else package
+            return getattr(importlib.import_module(place), today)
         raise AttributeError(
             unsupported.explain(package, name, dir(sys.modules[package]))
         )

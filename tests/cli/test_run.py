@@ -38,6 +38,17 @@ assert Path(sys.path[0]) == Path.cwd()
 print(sys.argv[1:])
 sys.exit(3)
 """
+OLD = """
+import tensorflow as tf
+from keras.backend.tensorflow_backend import set_session
+from keras.layers import Dense
+from keras_preprocessing.sequence import pad_sequences
+from tensorflow.python.keras.layers import Dense as inner
+
+set_session(tf.Session(config=tf.ConfigProto()))
+assert inner is Dense is tf.compat.v1.keras.layers.Dense
+print(pad_sequences([[1]], 2).tolist())
+"""
 BAD = """
 import keras
 def build():
@@ -54,6 +65,12 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)},
     )
+
+
+def test_a_script_finds_old_paths(tmp_path):
+    (tmp_path / "old.py").write_text(OLD)
+    result = run(tmp_path, "-m", "ganglion", "old.py")
+    assert result.stdout == "[[0, 1]]\n", result.stderr
 
 
 def test_a_script_sees_plain_python(tmp_path):

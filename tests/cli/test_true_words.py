@@ -158,7 +158,7 @@ def test_every_name_of_the_pages_is_there():
                 _found(told[1])
             except (AttributeError, ImportError):
                 wrong.append(f"{path.name}: {code}")
-    absent = {"differences.md: layers.CuDNNLSTM"}  # it says so
+    absent = {"differences.md: layers.RandomWidth"}  # it says so
     assert set(wrong) == absent
 
 

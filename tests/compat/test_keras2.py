@@ -382,3 +382,17 @@ def test_names_of_metrics_are_those_of_the_logs():
     logs = model.evaluate(x, y, verbose=0, return_dict=True)
     values = model.evaluate(x, y, verbose=0)
     assert dict(zip(model.metrics_names, values, strict=True)) == logs
+
+
+def test_layers_of_cudnn_are_todays_with_its_gates():
+    keras2.set_active(True)  # whose gates are others
+    try:
+        lstm = keras.layers.CuDNNLSTM(3, return_sequences=True)
+        gru = keras.layers.CuDNNGRU(3)
+    finally:
+        keras2.set_active(None)
+    assert type(lstm) is keras.layers.LSTM
+    assert lstm.get_config()["recurrent_activation"] == "sigmoid"
+    assert lstm.get_config()["return_sequences"]
+    config = gru.get_config()
+    assert (config["recurrent_activation"], config["reset_after"]) == ("sigmoid", True)

@@ -153,3 +153,58 @@ def test_parameters_of_the_builder():
     assert classifier.model_.layers[0].units == 3
     with pytest.raises(ValueError, match="only one class"):
         classifier.fit(X, np.zeros(60))
+
+
+# ---- Keras 2's --------------------------------------------------------------------
+
+
+def binary(optimizer="adam"):
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(1, "sigmoid")])
+    model.compile(optimizer, "binary_crossentropy", metrics=["accuracy"])
+    return model
+
+
+def rows_of_classes():
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(2, "softmax")])
+    model.compile("adam", "categorical_crossentropy", metrics=["accuracy"])
+    return model
+
+
+@needs_sklearn
+@pytest.mark.parametrize("build_fn", [binary, rows_of_classes])
+def test_keras_2s_classifier_in_scikit_learn(build_fn):
+    from sklearn.model_selection import cross_val_score
+
+    from ganglion.wrappers.scikit_learn import KerasClassifier
+
+    estimator = KerasClassifier(build_fn=build_fn, epochs=2, batch_size=20, verbose=0)
+    scores = cross_val_score(estimator, X, CLASSES, cv=2)
+    assert scores.shape == (2,)
+    assert np.all((scores >= 0) & (scores <= 1))
+    estimator.fit(X, CLASSES)
+    chances = estimator.predict_proba(X)
+    assert chances.shape == (60, 2)
+    guess = np.ravel(estimator.predict(X))
+    np.testing.assert_array_equal(guess, estimator.classes_[chances.argmax(1)])
+    assert estimator.score(X, CLASSES) == pytest.approx(np.mean(guess == CLASSES))
+
+
+@needs_sklearn
+def test_keras_2s_regressor_and_arguments():
+    from sklearn.model_selection import GridSearchCV
+
+    from ganglion.wrappers.scikit_learn import KerasRegressor
+
+    def line(rate=0.1):
+        model = keras.Sequential([keras.Input((4,)), layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(rate), "mse")
+        return model
+
+    grid = {"rate": [1e-9, 0.1], "epochs": [3]}
+    search = GridSearchCV(KerasRegressor(build_fn=line, verbose=0), grid, cv=2)
+    search.fit(X, X[:, 0])
+    assert search.best_params_ == {"rate": 0.1, "epochs": 3}
+    assert search.best_score_ < 0  # the negative loss
+    assert search.predict(X).shape == (60,)
+    with pytest.raises(ValueError, match="speed is not a legal parameter"):
+        KerasRegressor(build_fn=line, speed=3)

@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 from op_checks import slopes
 
-from ganglion import Input, config, layers, losses, models, ops, tree
+from ganglion import (
+    Input,
+    KerasTensor,
+    config,
+    layers,
+    losses,
+    models,
+    ops,
+    tree,
+)
 from ganglion.compiler.ir import shaping
 from ganglion.compiler.ir.gradient import gradients
 from ganglion.compiler.ir.graph import Constant, evaluate
@@ -307,6 +316,16 @@ def test_jvp_is_the_slope_along_a_direction():
     np.testing.assert_allclose(slope, right, rtol=1e-4)
     _, _, extra = ops.jvp(lambda v: (v * v, 7), (x,), (along,), has_aux=True)
     assert extra == 7
+
+
+def test_jvp_on_keras_tensors_has_the_shapes_of_its_function():
+    x, along = KerasTensor((None, 3)), KerasTensor((None, 3))
+
+    def squares(v):
+        return v * v, ops.mean(v, axis=-1, keepdims=True)
+
+    value, slope, mean = ops.jvp(squares, (x,), (along,), has_aux=True)
+    assert (value.shape, slope.shape, mean.shape) == ((None, 3), (None, 3), (None, 1))
 
 
 @pytest.mark.parametrize(

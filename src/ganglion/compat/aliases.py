@@ -32,6 +32,7 @@ ALIASES = {
     "keras.src": "ganglion",
     "keras.src.legacy": "ganglion.src.legacy",
     "tf_keras": "ganglion",
+    "keras_preprocessing": "ganglion.preprocessing",
     "tensorflow": "ganglion.compat.tensorflow",
     "tensorflow.keras": "ganglion",
     "tensorflow.keras.api": "ganglion",
@@ -40,6 +41,7 @@ ALIASES = {
         f"tensorflow.{name}": f"ganglion.{name}"  # `tf.losses` is `tf.keras.losses`
         for name in ("initializers", "losses", "metrics", "optimizers")
     },
+    "tensorflow.compat.v1.keras": "ganglion",
     "tensorflow.compat.v2": "ganglion.compat.tensorflow",
     "tensorflow.compat.v2.keras": "ganglion",
 }

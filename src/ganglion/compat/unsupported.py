@@ -1,8 +1,8 @@
 """Names of Keras that Ganglion does not have: each with the reason and the way out.
 
->>> print(explain("ganglion.layers", "CuDNNGRU"))
-keras.layers.CuDNNGRU: cuDNN is not used, the loop over time is compiled. Use LSTM or \
-GRU, which are as fast.
+>>> print(explain("ganglion.layers", "RandomWidth"))
+keras.layers.RandomWidth: Keras 3 has it no more. Use RandomZoom or RandomCrop, which \
+keep to one size; or write it as a Layer with `ganglion.ops`.
 >>> print(explain("ganglion.layers", "Dens", ["Dense", "Dropout"]))
 keras.layers.Dens: there is no such name. Did you mean 'Dense'?
 """
@@ -18,19 +18,11 @@ _OWN_LAYER = "Write it as a Layer with `ganglion.ops`."
 # A reason with the way out, and the names it holds for: a module and what is in it, or
 # a module alone for all that is in it.
 _TABLE = {
-    "cuDNN is not used, the loop over time is compiled. Use LSTM or GRU, which are as "
-    "fast.": (
-        "layers: CuDNNLSTM CuDNNGRU",
-        "layers.cudnn_recurrent",
-    ),
     "Keras 3 has it no more. Use RandomZoom or RandomCrop, which keep to one size; or "
     "write it as a Layer with `ganglion.ops`.": ("layers: RandomHeight RandomWidth",),
     "one machine with one device trains here. Use the model itself.": (
         "utils: multi_gpu_model",
     ),
-    "Keras 3 has other estimators for scikit-learn. Use "
-    "`ganglion.many.GanglionClassifier` and `GanglionRegressor`, or "
-    "`wrappers.SKLearnClassifier`.": ("wrappers.scikit_learn",),
     "YAML files are not read, because they may run code. Use `to_json` and "
     "`model_from_json`.": ("models: model_from_yaml",),
     "feature columns are gone from Keras. Use `Normalization`, `StringLookup` and "
@@ -45,10 +37,6 @@ _TABLE = {
     "Keras 3 has it no more. Write it as a Metric.": (
         "metrics: MeanRelativeError MeanTensor SumOverBatchSize",
     ),
-    "its `KerasClassifier` went with Keras 2. Use `keras.wrappers.SKLearnClassifier` "
-    "and its kin, which take a model or a function that builds one.": (
-        "wrappers: scikit_learn",
-    ),
     "optimizers of TensorFlow itself are not run. Use that of the same name in "
     "`keras.optimizers`.": ("optimizers: TFOptimizer",),
     f"Keras 2 dropped this layer. {_OWN_LAYER}": (
@@ -61,7 +49,7 @@ _TABLE = {
     "a Layer or a loss with `ganglion.ops`, and call the model on arrays to look "
     "inside.": (
         "backend: gradients placeholder get_session tf "
-        "tensorflow_backend manual_variable_initialization py_all is_placeholder",
+        "manual_variable_initialization py_all is_placeholder",
         "estimator",
     ),
 }

@@ -21,12 +21,12 @@ from ganglion.compiler.ir.shaping import fill, is_float, sum_
 from ganglion.dtypes import finfo
 from ganglion.ops import reduction
 from ganglion.ops.creation import eye, tril, triu
-from ganglion.ops.dispatch import astype, axes_of, concrete, floating, op, stretch
+from ganglion.ops.dispatch import astype, axes_of, floating, op, stretch
 from ganglion.ops.indexing import diagonal
 from ganglion.ops.numpy import absolute, not_equal, power, sqrt, square, where
 from ganglion.ops.products import matmul
 from ganglion.ops.shapes import expand_dims, moveaxis, reshape, squeeze, swapaxes
-from ganglion.variables import current_scope, read
+from ganglion.variables import read
 
 __all__ = [
     "cholesky", "cholesky_inverse", "det", "eig", "eigh", "inv", "jvp", "logdet",
@@ -555,6 +555,7 @@ def _singular_norm(value: Value, ord: Any, axes: Any, keepdims: bool) -> Any:  #
 # ---- products of Jacobians and vectors ----------------------------------------------
 
 
+@op
 def jvp(fun: Callable, primals: Any, tangents: Any, has_aux: bool = False) -> Any:
     """Return `fun(*primals)`, and how it changes along the tangents.
 
@@ -573,11 +574,7 @@ def jvp(fun: Callable, primals: Any, tangents: Any, has_aux: bool = False) -> An
     leaves = [read(leaf) for leaf in tree.flatten(outputs)]
     slopes = [_slope_along(leaf, points, directions) for leaf in leaves]
     answer: Any = tree.pack(outputs, leaves), tree.pack(outputs, slopes)
-    answer = (*answer, aux) if has_aux else answer
-    traced = current_scope() or any(
-        isinstance(x, Value) for x in tree.flatten((primals, tangents))
-    )
-    return answer if traced else concrete(answer)
+    return (*answer, aux) if has_aux else answer
 
 
 def _slope_along(

@@ -732,7 +732,6 @@ OBJECTS = {
     "compat.v1.logging.ERROR": "compat.tensorflow.runtime.ERROR",
     "compat.v1.logging.FATAL": "compat.tensorflow.runtime.FATAL",
     "compat.v1.set_random_seed": "compat.tensorflow.host.set_seed",
-    "compat.v1.keras.backend.set_session": "compat.tensorflow.runtime.hint",
     "set_random_seed": "compat.tensorflow.host.set_seed",
     "compat.as_bytes": "compat.tensorflow.host.as_bytes",
     "compat.as_str": "compat.tensorflow.host.as_text",

@@ -83,7 +83,7 @@ def find(name: str) -> Any:
             return _object(names.OBJECTS[name])
     except AttributeError as error:
         raise AttributeError(f"tensorflow.{name}: {error}") from None
-    if name == "keras":
+    if name in ("keras", "python.keras", "compat.v1.keras"):
         return aliases.KerasModule("tensorflow.keras")
     if name in names.KERAS_MODULES:
         return importlib.import_module(f"ganglion.{name}")
@@ -148,7 +148,7 @@ def _renamed(
 
 @cache
 def _modules() -> frozenset[str]:
-    modules = {"keras", "dtypes", "version", *names.KERAS_MODULES}
+    modules = {"keras", "python", "dtypes", "version", *names.KERAS_MODULES}
     for name in (*table(), *names.OBJECTS):
         while name := name.rpartition(".")[0]:
             modules.add(name)

@@ -13,7 +13,9 @@ import pytest
 
 import ganglion as keras
 from ganglion import callbacks, layers, many
+from ganglion.compiler.cpu.script import Script
 from ganglion.optimizers import SGD, Adam, schedules
+from ganglion.training import fit_loop
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(70, 6))
@@ -478,3 +480,22 @@ def test_a_model_that_ends_early_leaves_its_place_to_a_waiting_one():
     trained = many.fit_many(build, settings, X, Y, callbacks=[Stop()], **arguments)
     assert [len(member.history.epoch) for member in trained] == [3, 1, 3, 1]
     assert begun == [0, 0, 0, 1, 2, 2, 2, 3]
+
+
+def test_epochs_of_models_alike_are_one_native_call(monkeypatch):
+    rounds, execute = [], Script.execute
+
+    def noted(self, most):
+        rounds.append(most)
+        return execute(self, most)
+
+    monkeypatch.setattr(Script, "execute", noted)
+    monkeypatch.setattr(fit_loop, "CHUNK_SECONDS", 1e6)
+    settings = many.grid(seed=range(3))
+    arguments = {**QUIET, "epochs": 4, "validation_split": 0.2, "threads": 1}
+    trained = many.fit_many(build, settings, X, Y, **arguments)
+    assert rounds == [3, 4, 4]  # the first one has to see how long an epoch takes
+    monkeypatch.undo()
+    for member, setting in zip(trained, settings, strict=True):
+        (alone,) = many.fit_many(build, [setting], X, Y, **arguments)
+        assert member.history.history == alone.history.history

@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 
 from ganglion.compiler import registry
-from ganglion.metrics import Mean
 from ganglion.training.data_adapters import Table
 from ganglion.training.fit_loop import FitLoop, Interrupt, Supervisor, supervised
-from ganglion.training.run_ahead import RunAhead
-from ganglion.training.state import Logs
+from ganglion.training.run_ahead import RunAhead, logs_of, means_of, sums_of
 from ganglion.training.structure import Structure
 from ganglion.training.tracing import Step
 from ganglion.variables import Variable
@@ -112,7 +110,7 @@ class Group:
         place = (training.position, training.order, training.first_bad_step)
         self._place = [self._number(variable) for variable in place]
         loop.model.reset_metrics()
-        sums = [v for metric in loop.model.metrics for v in metric.variables]
+        sums = sums_of(loop.model.metrics)
         self._sums = {id(v): self._number(v) for v in sums}
         self._starts = {self._sums[id(v)]: v.array.copy() for v in sums}
         self._open()
@@ -234,53 +232,26 @@ class Group:
 
     def _histories(self, which: Sequence[int]) -> list[dict[str, list[float]]]:
         """Return the metrics of some models after every epoch until now."""
-        metrics = self._lead.loop.model.metrics
-        are_means = all(type(metric).result is Mean.result for metric in metrics)
-        columns: dict[str, list[list[float]]] = {}  # a list for each model
-        for kind, sums in self._sums_after.items():
-            logs = (self._means if are_means else self._results)(sums, which)
+        histories: list[dict[str, list[float]]] = [{} for _ in which]
+        lead, models = (
+            self._lead.loop.model,
+            [self._members[n].loop.model for n in which],
+        )
+        for kind, every in self._sums_after.items():
+            sums = [np.stack(rows, axis=1)[which] for rows in zip(*every, strict=True)]
+            means = means_of(lead, _named(lead, sums))  # of all at once
             prefix = "val_" if kind == "test" else ""
-            columns |= {prefix + name: logs[name] for name in sorted(logs)}
-        return [
-            {name: lists[number] for name, lists in columns.items()}
-            for number in range(len(which))
-        ]
-
-    def _means(
-        self, sums: list[list[np.ndarray]], which: Sequence[int]
-    ) -> dict[str, list[list[float]]]:
-        """Return metrics that are sums divided by counts, of all epochs at once."""
-        model: Any = self._lead.loop.model
-        places = {key: place for place, key in enumerate(self._sums)}
-        logs = {}
-        for name, metric in zip(model.metrics_names, model.metrics, strict=True):
-            total, count = (
-                np.stack([arrays[places[id(v)]][which] for arrays in sums], axis=1)
-                for v in (metric.total, metric.count)
-            )
-            means = np.zeros(total.shape, total.dtype)
-            np.divide(total, count, out=means, where=count != 0)
-            logs[name] = means.astype(metric.dtype).astype(float).tolist()
-        return logs
-
-    def _results(
-        self, sums: list[list[np.ndarray]], which: Sequence[int]
-    ) -> dict[str, list[list[float]]]:
-        """Return metrics of any kind, as each model computes them."""
-        logs: dict[str, list[list[float]]] = {}
-        for number in which:
-            model = self._members[number].loop.model
-            variables = dict.fromkeys(
-                v for metric in model.metrics for v in metric.variables
-            )
-            every: list[Logs] = []
-            for arrays in sums:
-                for variable, rows in zip(variables, arrays, strict=True):
-                    variable.array[...] = rows[number]
-                every.append(model.logs_of(model.metrics))
-            for name in every[0]:
-                logs.setdefault(name, []).append([each[name] for each in every])
-        return logs
+            for number, (model, history) in enumerate(
+                zip(models, histories, strict=True)
+            ):
+                if means is not None:
+                    logs = {name: lists[number] for name, lists in means.items()}
+                else:
+                    logs = logs_of(
+                        model, _named(model, [rows[number] for rows in sums])
+                    )
+                history |= {prefix + name: values for name, values in logs.items()}
+        return histories
 
     def _end(self, which: int, epoch: int, history: dict[str, list[float]]) -> None:
         """Let a model and its callbacks know how its training went."""
@@ -296,3 +267,8 @@ class Group:
             loop.warn_of_nan(epoch)
         model.optimizer.finalize_variable_values(model.chosen_weights or [])
         callbacks.on_train_end({name: values[-1] for name, values in history.items()})
+
+
+def _named(model: Any, sums: Sequence[np.ndarray]) -> dict[Variable, np.ndarray]:
+    """Return what metrics have summed up, by the variables of a model."""
+    return dict(zip(sums_of(model.metrics), sums, strict=True))

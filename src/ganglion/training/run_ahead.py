@@ -9,18 +9,19 @@ and reported afterwards: bit for bit as if they had been run one by one.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ganglion import config
 from ganglion.compiler import registry
+from ganglion.metrics import Mean, Metric
 from ganglion.training.data_adapters import Table
-from ganglion.training.state import Cursor, Logs
+from ganglion.training.state import Cursor, Logs, TrainableModel
+from ganglion.variables import Variable
 
 if TYPE_CHECKING:
-    from ganglion.metrics import Metric
     from ganglion.training.fit_loop import ChunkSizer, FitLoop
 
 
@@ -30,6 +31,16 @@ class RunAhead:
     def __init__(self, loop: FitLoop, sizer: ChunkSizer) -> None:
         self._loop, self._sizer = loop, sizer
         self._is_possible = self.is_possible(loop)
+        if self._is_possible:  # a model like this one may have been trained already
+            self._paces, self._pace = loop.cache.paces, self._key()
+            sizer.steps = self._paces.get(self._pace, 1)
+
+    def _key(self) -> tuple[Any, ...]:
+        """Return what the time of an epoch depends on."""
+        loop, held_out = self._loop, self._loop.validation
+        rows = [t.rows for t in (loop.source, held_out.source) if isinstance(t, Table)]
+        sizes = tuple(weight.shape for weight in loop.model.chosen_weights or ())
+        return (*rows, loop.size, held_out.size, sizes, config.backend_choice())
 
     @staticmethod
     def is_possible(loop: FitLoop) -> bool:
@@ -49,7 +60,12 @@ class RunAhead:
 
     def took(self, seconds: float) -> None:
         """Learn how long an epoch takes from one that was run alone."""
-        self._sizer.took(1, seconds)
+        self._took(1, seconds)
+
+    def _took(self, epochs: int, seconds: float) -> None:
+        self._sizer.took(epochs, seconds)
+        if self._is_possible:
+            self._paces[self._pace] = self._sizer.steps
 
     def epochs(self, left: int) -> int:
         """Return how many epochs to run at once now."""
@@ -65,7 +81,10 @@ class RunAhead:
         programs cannot be run so.
         """
         loop = self._loop
+        assert isinstance(loop.source, Table)
         with loop.cache.lock:
+            # Outside of the timing; metrics are made by the first step.
+            loop.cache.prepare("train", loop.source, loop.size, loop.shuffle)
             cursor = loop.cache.take_cursor()
             try:
                 started = time.perf_counter()
@@ -75,7 +94,7 @@ class RunAhead:
                 loop.cache.return_cursor(cursor)
         self._is_possible = bool(logs)
         if logs:
-            self._sizer.took(len(logs), seconds)
+            self._took(len(logs), seconds)
         return logs
 
     def _run(self, most: int, cursor: Cursor) -> Iterator[tuple[Logs, Logs | None]]:
@@ -92,7 +111,8 @@ class RunAhead:
             if script is None:
                 return
             model.reset_metrics()
-            sums = _sums(metrics)
+            variables = sums_of(metrics)
+            sums = [variable.array for variable in variables]
             start = [array.copy() for array in sums]
             training = state.cursor
 
@@ -116,14 +136,52 @@ class RunAhead:
             if not can_run:
                 return
             rounds, records = script.execute(most)
-        ends = [records[n : n + len(sums)] for n in range(0, len(records), len(sums))]
+        passes = [
+            logs_of(model, dict(zip(variables, records[n:], strict=False)))
+            for n in range(0, len(records), len(sums))
+        ]
         for number in range(rounds):
-            logs = []
-            for end in ends:
-                for target, rows in zip(sums, end, strict=True):
-                    target[...] = rows[number]
-                logs.append(model.logs_of(metrics))
+            logs = [{name: each[number] for name, each in p.items()} for p in passes]
             yield logs[0], logs[1] if len(logs) > 1 else None
+
+
+def sums_of(metrics: Iterable[Metric]) -> list[Variable]:
+    """Return what metrics sum up in, each variable once."""
+    return list(dict.fromkeys(v for metric in metrics for v in metric.variables))
+
+
+def logs_of(
+    model: TrainableModel, sums: Mapping[Variable, np.ndarray]
+) -> dict[str, list[Any]]:
+    """Return the value of every metric by name, for rows of what its sums were."""
+    logs = means_of(model, sums)
+    if logs is not None:
+        return logs
+    every = []
+    for rows in zip(*sums.values(), strict=True):
+        for variable, row in zip(sums, rows, strict=True):
+            variable.array[...] = row
+        every.append(model.logs_of(model.metrics))
+    return {name: [logs[name] for logs in every] for name in every[0]}
+
+
+def means_of(
+    model: TrainableModel, sums: Mapping[Variable, np.ndarray]
+) -> dict[str, list[Any]] | None:
+    """Return metrics that divide sums by counts, for arrays of these of any shape.
+
+    None if there is one that computes something else.
+    """
+    metrics, logs = model.metrics, {}
+    if not all(type(metric).result is Mean.result for metric in metrics):
+        return None
+    for name, metric in zip(model.metrics_names, metrics, strict=True):
+        assert isinstance(metric, Mean)
+        total, count = sums[metric.total], sums[metric.count]
+        means = np.zeros(total.shape, total.dtype)
+        np.divide(total, count, out=means, where=count != 0)
+        logs[name] = means.astype(metric.dtype).astype(float).tolist()
+    return {name: logs[name] for name in sorted(logs)}
 
 
 def _is_ours(thing: Any) -> bool:
@@ -132,8 +190,3 @@ def _is_ours(thing: Any) -> bool:
     One of the user's own may override how metrics are reset, or what they are.
     """
     return type(thing).__module__.startswith("ganglion.")
-
-
-def _sums(metrics: list[Metric]) -> list[np.ndarray]:
-    variables = [v for metric in metrics for v in metric.variables]
-    return [variable.array for variable in dict.fromkeys(variables)]

@@ -57,6 +57,7 @@ class SharedSteps:
         self._steps: dict[Any, _Shared | None] = {}
         self._programs: dict[Any, tuple[Program, registry.Executable]] = {}
         self.traces = self.compilations = 0
+        self.paces: dict[Any, int] = {}  # see `run_ahead.py`
 
     def step(
         self,

@@ -50,6 +50,7 @@ class StepCache:
         self.buckets = LengthBuckets(model)
         # With other models, and what this one has in common with them.
         self.shared: SharedSteps | None = None
+        self._own_paces: dict[Any, int] = {}
         self._structure: Structure | None = None
         self._is_read = False
 
@@ -58,12 +59,18 @@ class StepCache:
         with self.lock:
             self.shared, self._is_read = steps, False
 
+    @property
+    def paces(self) -> dict[Any, int]:
+        """How many epochs are run at once: known from this model, or one like it."""
+        return self._own_paces if self.shared is None else self.shared.paces
+
     def clear(self) -> None:
         """Trace everything anew; called when the model or its training changes."""
         with self.lock:
             self._steps.clear()
             self._schedules.clear()
             self.chunk_sizes.clear()
+            self._own_paces.clear()
             self.buckets.clear()
             self._is_read = False
 

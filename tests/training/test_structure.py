@@ -130,3 +130,17 @@ def test_forms_keep_no_model_alive():
     del model
     gc.collect()
     assert layer() is None
+
+
+def test_models_that_slice_other_columns_take_other_steps():
+    """A slice has no attributes: what it holds counts all the same."""
+    x = np.arange(24, dtype="float32").reshape(4, 6)
+    for first in (0, 0, 1, 1, 3):  # one that comes again may use the last one's step
+        inputs = keras.Input((6,))
+        outputs = layers.Dense(1, kernel_initializer="ones")(
+            inputs[:, first : first + 2]
+        )
+        model = keras.Model(inputs, outputs)
+        model.compile("sgd", "mse")
+        expected = np.mean(x[:, first : first + 2].sum(axis=1) ** 2)
+        assert model.train_on_batch(x, np.zeros((4, 1))) == pytest.approx(expected)

@@ -147,6 +147,10 @@ def _partial(thing: Any) -> Opened:
     return _NOTHING, (thing.func, thing.args, thing.keywords)
 
 
+def _span(thing: Any) -> Opened:
+    return _NOTHING, (thing.start, thing.stop, thing.step)
+
+
 def _object(thing: Any) -> Opened:
     attributes = _attributes(thing)
     names, values_of = _that_matter(*_names(type(thing), attributes))
@@ -179,6 +183,7 @@ _OURS: tuple[tuple[Any, Opener], ...] = (
     ((list, tuple), _list),
     (dict, _dict),
     ((set, frozenset), _set),
+    ((slice, range), _span),
     (object, _object),
 )
 
@@ -216,6 +221,8 @@ def _attributes(thing: Any) -> Mapping[str, Any]:
     kind: Any = type(thing)
     slots = _slots_of(kind)
     values: dict[str, Any] = getattr(thing, "__dict__", {})
+    if not (slots or hasattr(thing, "__dict__") or is_ours(kind)):
+        raise UnknownCodeError  # what it holds cannot be seen, as of a deque
     if slots:
         own = {name: getattr(thing, name) for name in slots if hasattr(thing, name)}
         values = {**values, **own}
@@ -328,7 +335,7 @@ def _fast(thing: Any) -> tuple[tuple[str, ...] | None, Getter]:
     openers: tuple[Opener, ...] = (_object, _variable)
     if _opener(kind) not in openers or _slots_of(kind):
         return None, _getter(())
-    is_seeded, names = _names(kind, vars(thing))
+    is_seeded, names = _names(kind, _attributes(thing))
     return names, _that_matter(is_seeded, names)[1]
 
 

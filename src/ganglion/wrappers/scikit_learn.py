@@ -20,7 +20,7 @@ from ganglion.utils import to_categorical
 __all__ = ["BaseWrapper", "KerasClassifier", "KerasRegressor"]
 
 
-class BaseWrapper(BaseEstimator):
+class BaseWrapper(BaseEstimator):  # type: ignore[misc]
     """A model and the arguments that it is built and trained with."""
 
     model: Any
@@ -80,7 +80,7 @@ class BaseWrapper(BaseEstimator):
         return self.model.evaluate(x, self._targets(y), return_dict=True, **given)
 
 
-class KerasClassifier(ClassifierMixin, BaseWrapper):
+class KerasClassifier(ClassifierMixin, BaseWrapper):  # type: ignore[misc]
     """A classifier for scikit-learn from a function that builds a model."""
 
     classes_: np.ndarray
@@ -126,7 +126,7 @@ class KerasClassifier(ClassifierMixin, BaseWrapper):
         )
 
 
-class KerasRegressor(RegressorMixin, BaseWrapper):
+class KerasRegressor(RegressorMixin, BaseWrapper):  # type: ignore[misc]
     """A regressor for scikit-learn from a function that builds a model."""
 
     def predict(self, x: Any, **kwargs: Any) -> np.ndarray:

@@ -2,13 +2,16 @@
 
     python tests/support/bench/many_bench.py --models 256 --threads 2 --rounds 5
     python tests/support/bench/many_bench.py --network mnist --models 64
+    python tests/support/bench/many_bench.py --threads 1,16 --engines many,jax,torch
 
 Networks of 20-64-64-1 with ReLU, batches of 32, Adam, another rate and seed each; or
 784-128-128-10 on digits, batches of 128, SGD. A round is some epochs of all models.
 JAX runs `vmap` over models of a `scan` over epochs and steps; PyTorch `torch.func.vmap`
 over models, eager and compiled; Ganglion `fit_many`, and one `fit` after the other.
 Engines take turns; seconds of the clock and of the processors are told, the median of
-rounds. Every engine has its own process, so that none has the threads of another.
+rounds. Every engine has its own process on as many cores as it has threads, so that
+none has the threads of another. With several numbers of threads, each is compared with
+the first. All of it ends after `--seconds`, with as many rounds as there was time for.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import argparse
 import itertools
 import json
 import os
+import select
 import statistics
 import subprocess
 import sys
@@ -261,6 +265,8 @@ def engine(name: str, task: Task) -> Callable[[], None]:
 
 def serve(name: str, task: Task) -> None:
     """Train for a round whenever a line comes in; print what it took."""
+    cores = sorted(os.sched_getaffinity(0))[: task.threads]
+    os.sched_setaffinity(0, cores)
     run = engine(name, task)
     run()  # compiles
     print("ready", flush=True)
@@ -271,39 +277,65 @@ def serve(name: str, task: Task) -> None:
         print(json.dumps(took), flush=True)
 
 
-def started(name: str, threads: int) -> subprocess.Popen[str]:
-    words = [sys.executable, *sys.argv, "--serve", name]
-    environment = dict(os.environ)
-    if name == "jax" and threads == 1:
-        environment["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
-    return subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-    )
+class Worker:
+    """An engine on some threads, in a process of its own."""
+
+    def __init__(self, name: str, threads: int) -> None:
+        self.name, self.threads = name, threads
+        self.times: list[tuple[float, float]] = []  # of the clock, of processors
+        environment = dict(os.environ)
+        if name == "jax" and threads == 1:
+            environment["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+        words = [sys.executable, *sys.argv, "--serve", name, "--threads", str(threads)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self._process = subprocess.Popen(words, text=True, env=environment, **pipes)
+        self.answers, self._questions = self._process.stdout, self._process.stdin
+
+    def is_ready(self, seconds: float) -> bool:
+        """Wait until it is compiled; what is not by then is ended."""
+        waiting, _, _ = select.select([self.answers], [], [], max(seconds, 0))
+        is_ready = bool(waiting) and bool(self.answers.readline())
+        if not is_ready:
+            self._process.kill()
+            why = "cannot run here" if waiting else "is not compiled in time"
+            print(f"{self.name} on {self.threads} threads {why}")
+        return is_ready
+
+    def run(self) -> None:
+        self._questions.write("\n")
+        self._questions.flush()
+        self.times.append(json.loads(self.answers.readline()))
+
+    def end(self) -> tuple[float, float]:
+        """End it; return the medians of its times."""
+        self._questions.close()
+        self._process.wait()
+        clock, processor = zip(*self.times, strict=True)
+        return statistics.median(clock), statistics.median(processor)
 
 
-def measure(names: list[str], task: Task, rounds: int) -> None:
-    workers = {name: started(name, task.threads) for name in names}
-    ready = {n: w for n, w in workers.items() if w.stdout and w.stdout.readline()}
-    for name in workers.keys() - ready.keys():
-        print(f"{name}: cannot run here")
-    times: dict[str, list[list[float]]] = {name: [] for name in ready}
-    for _ in range(rounds):
-        for name, worker in ready.items():
-            assert worker.stdin is not None
-            assert worker.stdout is not None
-            worker.stdin.write("\n")
-            worker.stdin.flush()
-            times[name].append(json.loads(worker.stdout.readline()))
-    for name, worker in ready.items():
-        assert worker.stdin is not None
-        worker.stdin.close()
-        worker.wait()
-        clock, processor = (
-            statistics.median(row) for row in zip(*times[name], strict=True)
-        )
+def measure(
+    names: list[str], threads: list[int], task: Task, rounds: int, seconds: float
+) -> None:
+    end = time.monotonic() + seconds
+    workers = [Worker(name, count) for name in names for count in threads]
+    # All compile at the same time; the last third is for rounds.
+    ready = [w for w in workers if w.is_ready(end - seconds / 3 - time.monotonic())]
+    for number in range(rounds):
+        if number and time.monotonic() > end:
+            print(f"{number} rounds in {seconds:.0f} s")
+            break
+        for worker in ready:
+            worker.run()
+    first: dict[str, float] = {}
+    for worker in ready:
+        clock, processor = worker.end()
+        times = first.setdefault(worker.name, clock) / clock
         print(
-            f"{name:15} {task.model_steps / clock:10.0f} model-steps a second, "
-            f"{task.model_steps / processor:10.0f} a second of a processor"
+            f"{worker.name:15} {worker.threads:3} threads "
+            f"{task.model_steps / clock:10.0f} model-steps a second, "
+            f"{task.model_steps / processor:10.0f} a second of a processor, "
+            f"{times:5.2f} times the first"
         )
 
 
@@ -311,18 +343,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--network", choices=NETWORKS, default="tabular")
     parser.add_argument("--models", type=int, default=256)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", default="2", help="one number, or several: 1,16")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=110, help="of all of it")
     parser.add_argument("--engines", default=",".join(ENGINES))
     parser.add_argument("--serve", choices=ENGINES)
     chosen = parser.parse_args()
     network = NETWORKS[chosen.network]
-    task = Task(network, chosen.models, chosen.threads, chosen.epochs)
+    threads = [int(count) for count in chosen.threads.split(",")]
+    task = Task(network, chosen.models, threads[0], chosen.epochs)
     if chosen.serve:
         serve(chosen.serve, task)
     else:
-        measure(chosen.engines.split(","), task, chosen.rounds)
+        names = chosen.engines.split(",")
+        measure(names, threads, task, chosen.rounds, chosen.seconds)
 
 
 if __name__ == "__main__":

@@ -239,7 +239,7 @@ class Group:
         )
         for kind, every in self._sums_after.items():
             sums = [np.stack(rows, axis=1)[which] for rows in zip(*every, strict=True)]
-            means = means_of(lead, _named(lead, sums))  # of all at once
+            means = means_of(lead, lead.metrics, _named(lead, sums))  # of all at once
             prefix = "val_" if kind == "test" else ""
             for number, (model, history) in enumerate(
                 zip(models, histories, strict=True)
@@ -247,9 +247,8 @@ class Group:
                 if means is not None:
                     logs = {name: lists[number] for name, lists in means.items()}
                 else:
-                    logs = logs_of(
-                        model, _named(model, [rows[number] for rows in sums])
-                    )
+                    own = _named(model, [rows[number] for rows in sums])
+                    logs = logs_of(model, model.metrics, own)
                 history |= {prefix + name: values for name, values in logs.items()}
         return histories
 

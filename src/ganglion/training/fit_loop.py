@@ -200,7 +200,7 @@ def check_split(share: Any) -> None:
 
 def checked_frequency(value: Any) -> int | Collection[int]:
     """Return after how many epochs to validate, or the epochs after which to do so."""
-    if isinstance(value, Collection) and not isinstance(value, str):
+    if not isinstance(value, (int, str)) and isinstance(value, Collection):
         return value
     epochs = count(value, "validation_freq")
     if epochs is None:

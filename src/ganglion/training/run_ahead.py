@@ -110,7 +110,8 @@ class RunAhead:
         with registry.script() as script:
             if script is None:
                 return
-            model.reset_metrics()
+            for metric in metrics:
+                metric.reset_state()
             variables = sums_of(metrics)
             sums = [variable.array for variable in variables]
             start = [array.copy() for array in sums]
@@ -137,7 +138,7 @@ class RunAhead:
                 return
             rounds, records = script.execute(most)
         passes = [
-            logs_of(model, dict(zip(variables, records[n:], strict=False)))
+            logs_of(model, metrics, dict(zip(variables, records[n:], strict=False)))
             for n in range(0, len(records), len(sums))
         ]
         for number in range(rounds):
@@ -151,31 +152,31 @@ def sums_of(metrics: Iterable[Metric]) -> list[Variable]:
 
 
 def logs_of(
-    model: TrainableModel, sums: Mapping[Variable, np.ndarray]
+    model: TrainableModel, metrics: list[Metric], sums: Mapping[Variable, np.ndarray]
 ) -> dict[str, list[Any]]:
     """Return the value of every metric by name, for rows of what its sums were."""
-    logs = means_of(model, sums)
+    logs = means_of(model, metrics, sums)
     if logs is not None:
         return logs
     every = []
     for rows in zip(*sums.values(), strict=True):
         for variable, row in zip(sums, rows, strict=True):
             variable.array[...] = row
-        every.append(model.logs_of(model.metrics))
+        every.append(model.logs_of(metrics))
     return {name: [logs[name] for logs in every] for name in every[0]}
 
 
 def means_of(
-    model: TrainableModel, sums: Mapping[Variable, np.ndarray]
+    model: TrainableModel, metrics: list[Metric], sums: Mapping[Variable, np.ndarray]
 ) -> dict[str, list[Any]] | None:
     """Return metrics that divide sums by counts, for arrays of these of any shape.
 
     None if there is one that computes something else.
     """
-    metrics, logs = model.metrics, {}
+    logs = {}
     if not all(type(metric).result is Mean.result for metric in metrics):
         return None
-    for name, metric in zip(model.metrics_names, metrics, strict=True):
+    for name, metric in zip(model.names_of(metrics), metrics, strict=True):
         assert isinstance(metric, Mean)
         total, count = sums[metric.total], sums[metric.count]
         means = np.zeros(total.shape, total.dtype)

@@ -277,10 +277,14 @@ class Trainer(Layer):
     @property
     def metrics_names(self) -> list[str]:
         """The names of the metrics, with those of their outputs, as in the logs."""
+        return self.names_of(self.metrics)
+
+    def names_of(self, metrics: list[Metric]) -> list[str]:
+        """Return the names under which the logs have some metrics."""
         compiled = self._compile_metrics
         pairs = compiled.named() if compiled and compiled.built else ()
         names = {id(metric): name for name, metric in pairs}
-        return [names.get(id(metric), metric.name) for metric in self.metrics]
+        return [names.get(id(metric), metric.name) for metric in metrics]
 
     def reset_metrics(self) -> None:
         """Start the metrics from nothing."""

@@ -8,7 +8,12 @@ from cpu_checks import compiled, pure, ran, same
 import ganglion as keras
 from ganglion.compiler.cpu import jit, packed_gemm
 from ganglion.compiler.cpu.emit import _module
-from ganglion.compiler.cpu.packed_gemm import PackedContraction, PackedKind, Rounding
+from ganglion.compiler.cpu.packed_gemm import (
+    PackedContraction,
+    PackedKind,
+    Rounding,
+    told,
+)
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.ir.contraction import matmul
 from ganglion.compiler.ir.graph import Graph, Input
@@ -137,7 +142,9 @@ def test_nothing_is_rounded_unless_asked_for(monkeypatch):
 
 def assembly(rounding, cpu, left=False, right=False):
     kind = PackedKind(np.dtype("f4"), 0, left, right, False, False, rounding)
-    text = _module("k", PackedContraction.told(kind).emit())
+    product, grid, parameters = told(kind)
+    packed = PackedContraction(product, grid, False, parameters, rounding)
+    text = _module("k", packed.emit())
     return jit.assembly([text], jit.Target(cpu, triple="x86_64-unknown-linux-gnu"))
 
 

@@ -202,7 +202,7 @@ def test_one_text_for_all_tiles_of_a_type(tuned):
 
 def test_one_text_for_products_of_all_sizes(tuned):
     tuned(**SMALL)
-    sizes = [(64, 48, 64), (130, 300, 70)]
+    sizes = [(64, 48, 64), (130, 240, 70)]
     layouts = ["nn", "nt", "tn", "tt"]
     names = [
         {name for name, text in emit_plan(build(product(*size, layout)[0]))[0].items()

@@ -118,12 +118,12 @@ def suits_lanes(kernel: Loop) -> bool:
     if is_known(size) and size < CPU.lanes_worth_filling:  # parameters are larger
         return False
     return not any(
-        _is_gathered(expr, axis) or isinstance(expr, (Uniform, Shuffled))
+        is_gathered(expr, axis) or isinstance(expr, (Uniform, Shuffled))
         for expr in kernel.leaves
     )
 
 
-def _is_gathered(expr: Expr, axis: int) -> bool:
+def is_gathered(expr: Expr, axis: int) -> bool:
     """Return whether lanes along an axis are loaded one by one."""
     if isinstance(expr, Load):
         return expr.view.strides[axis] not in (0, 1)
@@ -146,9 +146,9 @@ class LoopText:
     """A loop kernel under construction; its sizes may be parameters."""
 
     def __init__(
-        self, kernel: Loop, facts: Facts | None = None, parameters: int = 0
+        self, kernel: Loop, facts: Facts | None = None, emitter: Emitter | None = None
     ) -> None:
-        self.kernel, self.emitter = kernel, Emitter(parameters)
+        self.kernel, self.emitter = kernel, emitter or Emitter()
         self.text, self.maths = self.emitter.text, self.emitter.maths
         self.exprs, self.views = kernel.exprs, [view for _, view in kernel.outputs]
         self.facts = facts or Facts.of(kernel)
@@ -178,20 +178,29 @@ class LoopText:
     def _map(self) -> Emitted:
         kernel, parallel = self.kernel, self.kernel.shape[0]
         ranges = shared_ranges(kernel.shape)
-        last = len(ranges) - 1
+        self.map_over([], ranges)
+        grain = 1
+        if len(ranges) == 1 and parallel != 1:
+            grain = parallel if kernel.adds else CPU.map_grain
+        return self.emitter.emitted(parallel, grain)
+
+    def map_over(self, before: list[str], ranges: list[Range]) -> None:
+        """Compute and store, for all points of the last axes at some indices."""
+        kernel, axis, last = self.kernel, len(ranges) - 1, len(before + ranges) - 1
         repeats = kernel.adds and self.views[0].strides[last] == 0
         waits = not kernel.adds and any(map(_is_chain, walk(*self.exprs)))
         together = CPU.chains if waits else 1
         exprs, can_mask = kernel.every_expr, self._can_mask
         can_mask = can_mask and all(view.strides[last] == 1 for view in self.views)
-        masked = can_mask and not any(_is_gathered(expr, last) for expr in exprs)
+        masked = can_mask and not any(is_gathered(expr, last) for expr in exprs)
         draws = any(isinstance(expr, (Uniform, Shuffled)) for expr in exprs)
-        once = can_mask and draws and not is_known(ranges[last][1])
+        once = can_mask and draws and not is_known(ranges[axis][1])
 
         def row(at: list[str]) -> None:
+            at = [*before, *at]
             if repeats:
                 self.emitter.nest(
-                    ranges[last:], lambda inner: self._store([[*at, *inner]], last, 1)
+                    ranges[axis:], lambda inner: self._store([[*at, *inner]], last, 1)
                 )
                 return
 
@@ -201,15 +210,11 @@ class LoopText:
                 self._store(points, last, min(width, WIDTH))
 
             if once:
-                self.emitter.in_masked_vectors(*ranges[last], store)
+                self.emitter.in_masked_vectors(*ranges[axis], store)
             else:
-                self.emitter.in_vectors(*ranges[last], store, together, masked)
+                self.emitter.in_vectors(*ranges[axis], store, together, masked)
 
-        self.emitter.nest(ranges[:last], row)
-        grain = 1
-        if last == 0 and parallel != 1:
-            grain = parallel if kernel.adds else CPU.map_grain
-        return self.emitter.emitted(parallel, grain)
+        self.emitter.nest(ranges[:axis], row)
 
     def _transpose(self) -> Emitted:
         """Exchange rows and columns, a square of vectors at a time."""

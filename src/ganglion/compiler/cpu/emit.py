@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,15 +25,18 @@ from ganglion.compiler.cpu.elementwise import (
     fails_at_zero,
     suits_lanes,
 )
-from ganglion.compiler.cpu.emitter import Emitted
+from ganglion.compiler.cpu.emitter import Emitted, Emitter
+from ganglion.compiler.cpu.epilogue import FACTS
 from ganglion.compiler.cpu.gemm import Contraction
 from ganglion.compiler.cpu.host_calls import emit_host_call
 from ganglion.compiler.cpu.packed_gemm import (
     PackedContraction,
     PackedKind,
     packed_buffers,
+    packed_epilogue,
     packed_kind,
     packed_values,
+    told,
 )
 from ganglion.compiler.cpu.scan_scatter import emit_pool_back, emit_scan, emit_scatter
 from ganglion.compiler.cpu.skip_zeros import NonzeroBits, Nonzeros
@@ -126,7 +129,8 @@ def form_of(kernel: Kernel) -> Form:
         return Form(("product", kind), operands, Sizes.of(kernel).values(), kernel)
     if isinstance(kernel, Contract) and kernel.packed and not kernel.nonzeros:
         word: Key = ("packed", packed_kind(kernel))
-        return Form(word, packed_buffers(kernel), packed_values(kernel), kernel)
+        form = Form(word, packed_buffers(kernel), packed_values(kernel), kernel)
+        return _with_epilogue(form, packed_epilogue(kernel))
     digest, buffers = cache.digest_of(kernel)
     key = ("constant", digest) if digest is not None else None
     return Form(key, buffers, told_values(kernel), kernel)
@@ -135,6 +139,16 @@ def form_of(kernel: Kernel) -> Form:
 def told_values(kernel: Kernel) -> tuple[int, ...]:
     """Return the numbers that the text of `emit_kernel` is told, behind its buffers."""
     return Counts.of(kernel) if isinstance(kernel, Tiled) else ()
+
+
+def _with_epilogue(form: Form, epilogue: Loop | None) -> Form:
+    """Return the form of a product; its epilogue is told numbers behind its own."""
+    if epilogue is None or form.key is None:
+        return form
+    word, kind = form.key
+    writer = _Writer(epilogue, form.buffers, form.values)
+    key = (word, kind._replace(epilogue=writer.key))
+    return replace(form, key=key, buffers=writer.buffers, values=tuple(writer.values))
 
 
 def _is_general(kernel: Loop) -> bool:
@@ -156,17 +170,26 @@ _LARGEST_POWER = 99  # of two, whose inverse is exact: divisors become factors
 
 
 class _Writer:
-    """Writes a loop down, and collects what stands for its buffers and parameters."""
+    """Writes a loop down, and collects what stands for its buffers and parameters.
 
-    def __init__(self, kernel: Loop) -> None:
-        self.buffers: list[Buffer] = []
-        self.values: list[int] = []
-        self._numbers: dict[Buffer, int] = {}
+    An epilogue goes on behind the buffers and parameters of its product, whose sizes
+    are its own.
+    """
+
+    def __init__(
+        self,
+        kernel: Loop,
+        buffers: Sequence[Buffer] = (),
+        values: Sequence[int] = (),
+    ) -> None:
+        self.buffers, self.values = list(buffers), list(values)
+        self._numbers = {buffer: number for number, buffer in enumerate(buffers)}
+        self._is_epilogue = bool(buffers)
         self._strides: dict[tuple[int, int], Parameter] = {}
         self._views: dict[View, Key] = {}
-        facts = Facts.of(kernel)
+        facts = FACTS if self._is_epilogue else Facts.of(kernel)
         self._prefetched = facts.prefetched
-        shape = self._sizes(kernel)
+        shape = (0,) * len(kernel.shape) if buffers else self._sizes(kernel)
         words = self._expressions(kernel)
         targets = tuple(self._view(view) for _, view in kernel.outputs)
         types = tuple(buffer.dtype for buffer in self.buffers)
@@ -193,7 +216,13 @@ class _Writer:
         return number if number in (0, 1) else self._parameter(number)
 
     def _steps(self, strides: Shape) -> Shape:
-        """Return strides, of which equal ones of an axis are one parameter."""
+        """Return strides, of which equal ones of an axis are one parameter.
+
+        Of an epilogue only the columns are known to be neighbours: one text serves
+        any axes of a product.
+        """
+        if self._is_epilogue:
+            return (*map(self._parameter, strides[:-1]), strides[-1])
         return tuple(
             [
                 stride if stride in (0, 1) else self._stride(axis, stride)
@@ -299,12 +328,16 @@ def _text(literal: Literal) -> str:
 
 
 class _Reader:
-    """Makes a loop of a key: its buffers have a type, and no size."""
+    """Makes a loop of a key: its buffers have a type, and no size.
 
-    def __init__(self, key: Key) -> None:
+    Those of a product, which its epilogue may read, are known by then.
+    """
+
+    def __init__(self, key: Key, known: Sequence[Buffer] = ()) -> None:
         _, shape, (words, roots), targets, types, how, facts, count = key
         transposes, is_narrow, fits_vector = facts
         self._buffers = [Buffer(f"b{n}", (), t, "arena") for n, t in enumerate(types)]
+        self._buffers[: len(known)] = known
         self._prefetched: dict[View, int] = {}
         self._exprs: list[Expr] = []
         for word in words:
@@ -433,14 +466,18 @@ def emit_form(form: Form) -> tuple[Signature, str]:
     """Return how the function of a form is called, and its module."""
     template = form.template()
     if isinstance(template, LoopTemplate):
-        loop = LoopText(template.kernel, template.facts, template.parameters)
+        loop = LoopText(template.kernel, template.facts, Emitter(template.parameters))
         emitted, buffers = loop.emit(), template.buffers
     elif isinstance(template, ProductKind):
         product = ProductText(template)
         emitted, buffers = product.emit(), product.buffers
     elif isinstance(template, PackedKind):
-        packed = PackedContraction.told(template)
-        emitted, buffers = packed.emit(), packed_buffers(packed.kernel)
+        kernel, grid, fewest = told(template)
+        buffers, epilogue, count = _told(template, packed_buffers(kernel))
+        kernel, count = replace(kernel, epilogue=epilogue), max(count, fewest)
+        emitted = PackedContraction(
+            kernel, grid, template.is_long, count, template.rounding
+        ).emit()
     else:
         emitted, buffers = emit_kernel(template), form.buffers
         _check_buffers(template, emitted)
@@ -449,6 +486,16 @@ def emit_form(form: Form) -> tuple[Signature, str]:
     passed = tuple(numbers[buffer] for buffer in emitted.buffers)
     signature = Signature(name, passed, emitted.parallel, emitted.grain)
     return signature, _module(name, emitted)
+
+
+def _told(
+    kind: PackedKind, known: Sequence[Buffer]
+) -> tuple[Sequence[Buffer], Loop | None, int]:
+    """Return all buffers of a product, its epilogue, and how many parameters it has."""
+    if kind.epilogue is None:
+        return known, None, 0
+    template = _Reader(kind.epilogue, known).template
+    return template.buffers, template.kernel, template.parameters
 
 
 def emit_kernel(kernel: Kernel) -> Emitted:

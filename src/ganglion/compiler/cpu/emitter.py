@@ -78,10 +78,13 @@ class Emitter:
     Its arguments are the addresses of buffers, then the values of parameters.
     """
 
-    def __init__(self, parameters: int = 0) -> None:
-        self.text = Text("kernel", "ptr noalias %args, i64 %lo, i64 %hi")
+    def __init__(self, parameters: int = 0, text: Text | None = None) -> None:
+        self.text = text or Text("kernel", "ptr noalias %args, i64 %lo, i64 %hi")
         self.maths = Maths(self.text)
         self.buffers: list[Buffer] = []
+        self.helpers: dict[str, Emitted] = {}  # functions that it calls, by their names
+        # What lies elsewhere than in its buffer, by how it is loaded at some indices.
+        self.held: dict[View, Callable[[list[str], int], Val]] = {}
         self._bases: dict[Buffer, str] = {}
         # Views to prefetch, and how many elements farther on.
         self.prefetched: dict[View, int] = {}
@@ -91,8 +94,9 @@ class Emitter:
     def base(self, buffer: Buffer) -> str:
         """Return the address of a buffer; loaded at the top of the function."""
         if buffer not in self._bases:
-            number = len(self.buffers)
-            self.buffers.append(buffer)
+            if buffer not in self.buffers:
+                self.buffers.append(buffer)
+            number = self.buffers.index(buffer)
             slot, name = self.text.fresh("slot"), self.text.fresh("base")
             self.text.prelude += [
                 f"  {slot} = getelementptr inbounds ptr, ptr %args, i64 {number}",
@@ -105,6 +109,16 @@ class Emitter:
         """Return the address of an element of a buffer."""
         return self.text.address(self.base(buffer), memory_type(buffer.dtype), index)
 
+    def helper(self, name: str, arguments: str) -> Emitter:
+        """Return a function that this one may call, with the same arguments and more.
+
+        It ends before this one, and touches no buffers that come later.
+        """
+        text = Text(name, f"ptr noalias %args, {arguments}")
+        helper = Emitter(self._parameters, text)
+        helper.buffers = self.buffers
+        return helper
+
     def emitted(self, parallel: int, grain: int = 1) -> Emitted:
         """End the function."""
         for number in range(self._parameters):
@@ -114,7 +128,11 @@ class Emitter:
                 f"  %p{number} = load i64, ptr {slot}, align 8",
             ]
         text, declared = self.text.finish(), frozenset(self.text.declared)
-        return Emitted(text, declared, tuple(self.buffers), parallel, grain)
+        declared = declared.union(
+            *(helper.declared for helper in self.helpers.values())
+        )
+        helpers = frozenset(helper.text for helper in self.helpers.values())
+        return Emitted(text, declared, tuple(self.buffers), parallel, grain, helpers)
 
     # ---- memory --------------------------------------------------------------------
 
@@ -185,6 +203,8 @@ class Emitter:
 
     def load_view(self, view: View, at: list[str], vector: int, width: int) -> Val:
         """Load a view at some indices; `vector` is the axis that lanes run along."""
+        if view in self.held:
+            return self.held[view](at, width)
         index = self.text.affine(at, view.strides, view.offset)
         if view in self.prefetched and width > 1:
             farther = self.text.add(index, self.prefetched[view])

@@ -19,6 +19,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ganglion.compiler.cpu.emitter import Emitted, Emitter
+from ganglion.compiler.cpu.epilogue import Epilogue
 from ganglion.compiler.cpu.small_gemm import FEWEST_SUMS, goes_by_panels, outer_pieces
 from ganglion.compiler.cpu.text import (
     BOOL,
@@ -40,6 +41,7 @@ class Piece(NamedTuple):
     right: str
     out: str
     number: str
+    at: list[str]  # its indices along the axes of the batch
 
 
 class Span(NamedTuple):
@@ -144,6 +146,12 @@ def _grain(count: int) -> int:
     return 1
 
 
+def in_blocks(kernel: Contract) -> bool:
+    """Return whether a product goes block by block of a long inner axis."""
+    size, *more = (axis.size for axis in kernel.inner)
+    return not more and size >= CPU.blocked_inner
+
+
 def _divisor(size: int, most: int) -> int:
     return max(n for n in range(1, most + 1) if size % n == 0)
 
@@ -175,7 +183,12 @@ def each_tile(
 class Contraction:
     """One contraction under construction."""
 
-    def __init__(self, kernel: Contract, emitter: Emitter | None = None) -> None:
+    def __init__(
+        self,
+        kernel: Contract,
+        emitter: Emitter | None = None,
+        epilogue: Epilogue | None = None,
+    ) -> None:
         self.kernel, self.emitter = kernel, emitter or Emitter()
         self.text, self.maths = self.emitter.text, self.emitter.maths
         self.dtype = kernel.out.buffer.dtype
@@ -195,6 +208,11 @@ class Contraction:
             wide = min(vectors, CPU.tile_vectors)
             self.skipping = TileShape(kernel.nonzeros.group, wide, skips=True)
         self.block: Block | None = None
+        self.epilogue = epilogue
+        if kernel.epilogue and epilogue is None:
+            out, wide = kernel.out.buffer, CPU.tile_vectors * WIDTH
+            most = WIDTH * wide
+            self.epilogue = Epilogue(kernel.epilogue, out, self.emitter, most, wide)
 
     def emit(self) -> Emitted:
         """Emit pieces: a batch index, or a part of one where those are few."""
@@ -279,9 +297,8 @@ class Contraction:
 
         So what a thread reads again for its next piece, or tile, is still in the cache.
         """
-        kernel, text, most = self.kernel, self.text, CPU.inner_block
-        size, *more = (axis.size for axis in kernel.inner)
-        if more or size < CPU.blocked_inner:
+        text, most, size = self.text, CPU.inner_block, self.kernel.inner[0].size
+        if not in_blocks(self.kernel):
             return self.emitter.pieces(count, body)
 
         def block(start: str) -> None:
@@ -442,6 +459,11 @@ class Contraction:
         return sums
 
     def _store(self, tile: Tile, totals: list[Val]) -> None:
+        held = self.epilogue is not None and self.epilogue.tile
+        if self.epilogue and held and self.epilogue.is_light:
+            count = tile.size * len(tile.widths)
+            self._go_on(self.epilogue, tile, totals[:count])
+            tile, totals = tile._replace(size=0), totals[count:]
         pairs = zip(totals, self._addresses(tile), strict=True)
         for number, (total, address) in enumerate(pairs):
             if self.block and number >= tile.size * len(tile.widths):
@@ -450,16 +472,34 @@ class Contraction:
                 both = self.maths.add(stored, total)
                 total = self.maths.select(is_first, total, both)
             self.emitter.store(total, address)
+        if self.epilogue and tile.size:
+            self.epilogue.call(*self._covered(tile))
+
+    def _go_on(self, epilogue: Epilogue, tile: Tile, totals: list[Val]) -> None:
+        """Go on with the sums of a tile in registers."""
+        for number, total in enumerate(totals):
+            row, vector = divmod(number, len(tile.widths))
+            row_index = self.text.add(tile.row, row)
+            column = self.text.add(tile.column, vector * WIDTH)
+            epilogue.store([*tile.piece.at, row_index, column], total)
+
+    def _covered(self, tile: Tile) -> list[str]:
+        """Return where a tile lies in the result, and how large it is."""
+        size, width = str(tile.size), str(sum(tile.widths))
+        return [*tile.piece.at, tile.row, size, tile.column, width]
 
     def _addresses(self, tile: Tile) -> Iterator[str]:
         """Return where the vectors of a tile are stored."""
         text = self.text
-        c = text.add(tile.piece.out, text.times(tile.row, self.tiled.out))
-        c = text.add(c, text.times(tile.column, self.columns.out))
-        base = self.emitter.base(self.kernel.out.buffer)
+        if self.epilogue and self.epilogue.tile:
+            c, base, below = "0", self.epilogue.tile, self.epilogue.wide
+        else:
+            c = text.add(tile.piece.out, text.times(tile.row, self.tiled.out))
+            c = text.add(c, text.times(tile.column, self.columns.out))
+            base, below = self.emitter.base(self.kernel.out.buffer), self.tiled.out
         for row in range(tile.size):
             for vector in range(len(tile.widths)):
-                index = text.add(c, row * self.tiled.out + vector * WIDTH)
+                index = text.add(c, row * below + vector * WIDTH)
                 yield text.address(base, self.element, index)
         if tile.sums:
             assert self.kernel.sums
@@ -489,7 +529,16 @@ class Contraction:
             each = _divisor(axis.size, CPU.prefetching_run)
             return carry(0, axis.size, each, totals, run)
         start, stop = self.block[:2] if self.block else ("0", str(axis.size))
+        if self.epilogue and tile.size and depth == 0:
+            go_on = partial(self._prefetch_row, tile)
+            return in_runs(self.text, tile.size, stop, totals, step, go_on)
         return carry(start, stop, 1, totals, step)
+
+    def _prefetch_row(self, tile: Tile, row: str) -> None:
+        """Prefetch what a row of a tile goes on with."""
+        assert self.epilogue
+        at = [*tile.piece.at, self.text.add(tile.row, row), tile.column]
+        self.epilogue.prefetch(self.emitter, at, len(tile.widths))
 
     def _prefetch_for_later(self, tile: Tile, start: str, each: int) -> None:
         """Prefetch some of what is used behind the product, a little at a time.
@@ -568,6 +617,31 @@ class Contraction:
         return sums + list(map(self.maths.add, columns, right))
 
 
+def in_runs(
+    text: Text,
+    rows: int,
+    stop: str,
+    totals: list[Val],
+    step: Callable[[str, list[Val]], list[Val]],
+    before: Callable[[str], None],
+) -> list[Val]:
+    """Carry totals through a loop, in as many runs as a tile has rows.
+
+    Before each of them something is done for its row.
+    """
+    each, _ = text.divided(stop, rows)
+
+    def run(row: str, carried: list[Val]) -> list[Val]:
+        before(row)
+        start = text.product(row, each)
+        last = text.let(f"icmp eq i64 {row}, {rows - 1}")
+        end = text.add(start, each)
+        end = text.let(f"select i1 {last}, i64 {stop}, i64 {end}")
+        return text.carry(start, end, 1, carried, step)
+
+    return text.carry(0, rows, 1, totals, run)
+
+
 # ---- lists of nonzero indices --------------------------------------------------------
 
 
@@ -614,7 +688,7 @@ def piece_of(
 ) -> Piece:
     """Return where a piece of some axes lies."""
     left, right = str(kernel.left.offset), str(kernel.right.offset)
-    out, rest = str(kernel.out.offset), number
+    out, rest, at = str(kernel.out.offset), number, list[str]()
     for position, axis in enumerate(reversed(axes)):
         index = rest
         if position < len(axes) - 1:
@@ -623,4 +697,5 @@ def piece_of(
         left = text.add(left, text.times(index, axis.left))
         right = text.add(right, text.times(index, axis.right))
         out = text.add(out, text.times(index, axis.out))
-    return Piece(left, right, out, number)
+        at.insert(0, index)
+    return Piece(left, right, out, number, at)

@@ -19,11 +19,12 @@ from dataclasses import replace
 from enum import Enum
 from functools import partial
 from itertools import count, islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ganglion.compiler.cpu.emitter import Emitted, Emitter
+from ganglion.compiler.cpu.epilogue import Epilogue
 from ganglion.compiler.cpu.features import multiplies_bf16
 from ganglion.compiler.cpu.functions import apply
 from ganglion.compiler.cpu.gemm import (
@@ -47,7 +48,8 @@ from ganglion.compiler.cpu.text import (
 )
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.graph import BFLOAT16
-from ganglion.compiler.plan.kernels import Axis, Buffer, Contract, View
+from ganglion.compiler.plan.epilogues import along
+from ganglion.compiler.plan.kernels import Axis, Buffer, Contract, Loop, View
 
 ALIGNMENT = 64  # bytes, of vectors in panels
 # Elements from one packed row to the next, and rows of vectors behind a panel of
@@ -58,6 +60,7 @@ ROW_LENGTH, PADDING = 384 + WIDTH, 1
 PANELS = 8
 ROWS_SIZE = PANELS * WIDTH * ROW_LENGTH  # elements of packed rows
 DOT = "@llvm.x86.avx512bf16.dpbf16ps.512"  # adds two products of bfloat16 to a float32
+MOST_COLUMNS = CPU.packed_columns  # that an epilogue goes on with at once
 
 
 class Grid(NamedTuple):
@@ -115,8 +118,13 @@ def _with_all_rows(kernel: Contract) -> tuple[Contract, Grid]:
     grid, rows, lists = grid_of(kernel), _rows_of_batch(kernel), kernel.nonzeros
     if rows is None or (lists and grid.rows % lists.group):
         return kernel, grid
-    kernel, parts = replace(kernel, batch=(), rows=(rows,)), kernel.parallel
-    return kernel, grid._replace(down=parts)
+    merged, parts = replace(kernel, batch=(), rows=(rows,)), kernel.parallel
+    if kernel.epilogue:
+        epilogue = along(kernel.epilogue, merged)
+        if epilogue is None:
+            return kernel, grid
+        merged = replace(merged, epilogue=epilogue)
+    return merged, grid._replace(down=parts)
 
 
 def scratch_for(kernel: Contract) -> tuple[int, ...] | None:
@@ -154,6 +162,11 @@ def _is_worth_packing(kernel: Contract) -> bool:
     return rows.size >= CPU.fewest_packed_rows and nbytes >= CPU.packed_bytes
 
 
+def in_blocks(kernel: Contract) -> bool:
+    """Return whether a packed product has several blocks of the inner axis."""
+    return kernel.inner[0].size > grid_of(kernel).inner
+
+
 # ---- one text for all sizes ----------------------------------------------------------
 
 
@@ -182,6 +195,8 @@ class PackedKind(NamedTuple):
     sums: bool  # whether the columns of the right operand are added up, too
     is_long: bool  # whether those sums begin anew with each block
     rounding: Rounding = Rounding.NONE
+    stores: bool = True  # its result, which may be for its epilogue alone
+    epilogue: Any = None  # the key of it
 
 
 def packed_kind(kernel: Contract) -> PackedKind:
@@ -197,11 +212,17 @@ def packed_kind(kernel: Contract) -> PackedKind:
         sums,
         sums and is_long,
         Rounding.of(kernel),
+        kernel.out.buffer.kind != "register",
     )
 
 
+def packed_epilogue(kernel: Contract) -> Loop | None:
+    """Return the epilogue of a packed product, along its axes as they are told."""
+    return _with_all_rows(kernel)[0].epilogue
+
+
 def packed_values(kernel: Contract) -> tuple[int, ...]:
-    """Return the numbers that a packed product is told, in the order of `_told`."""
+    """Return the numbers that a packed product is told, in the order of `told`."""
     kernel, grid = _with_all_rows(kernel)
     (rows,), (columns,), (inner,) = kernel.rows, kernel.columns, kernel.inner
     left = rows.left if inner.left == 1 else inner.left
@@ -220,7 +241,7 @@ def packed_buffers(kernel: Contract) -> list[Buffer]:
     return [*(view.buffer for view in views), kernel.packed, *sums]
 
 
-def _told(kind: PackedKind) -> tuple[Contract, Grid, int]:
+def told(kind: PackedKind) -> tuple[Contract, Grid, int]:
     """Return a product whose numbers are parameters, and how many those are."""
     numbers = map(Parameter, count())
     grid = Grid(*islice(numbers, len(Grid._fields)))
@@ -229,9 +250,11 @@ def _told(kind: PackedKind) -> tuple[Contract, Grid, int]:
     batch = tuple(Axis(*islice(numbers, 4)) for _ in range(kind.batch))
     packed = Buffer("packed", (), kind.dtype, "arena")
     sums = Buffer("sums", (), kind.dtype, "arena") if kind.sums else None
+    places = {"left": "arena", "right": "arena"}
+    places["out"] = "arena" if kind.stores else "register"
     a, b, c = (
-        View(Buffer(name, (), kind.dtype, "arena"), (), offset)
-        for name, offset in zip(("left", "right", "out"), offsets, strict=True)
+        View(Buffer(name, (), kind.dtype, place), (), offset)
+        for (name, place), offset in zip(places.items(), offsets, strict=True)
     )
     down, across = (1, left) if kind.left_transposed else (left, 1)
     below, beside = (1, right) if kind.right_transposed else (right, 1)
@@ -265,6 +288,10 @@ class Block(NamedTuple):
     columns: str
     inner: str
     is_first: str
+    is_last: str
+    at: list[str]  # of the batch, and of the first row and column
+    row: str
+    column: str
 
 
 class RowPanel(NamedTuple):
@@ -316,18 +343,20 @@ class PackedContraction:
         self.wide = tile_vectors(self.dtype) * WIDTH
         self.left = RowPanel.of(self.rows.left == 1)
         self._tiles: dict[str, TileText] = {}
+        self.epilogue: Epilogue | None = None
+        if kernel.epilogue:
+            for buffer in packed_buffers(kernel):
+                if buffer.kind != "register":
+                    self.emitter.base(buffer)
+            most, out = CPU.packed_rows * MOST_COLUMNS, kernel.out.buffer
+            wide = grid.columns
+            self.epilogue = Epilogue(kernel.epilogue, out, self.emitter, most, wide)
 
     @classmethod
     def of(cls, kernel: Contract) -> PackedContraction:
         """Return a product that has its sizes in its text."""
         is_long = kernel.inner[0].size >= CPU.blocked_inner
         return cls(*_with_all_rows(kernel), is_long)
-
-    @classmethod
-    def told(cls, kind: PackedKind) -> PackedContraction:
-        """Return a product that is told its sizes when it runs."""
-        kernel, grid, parameters = _told(kind)
-        return cls(kernel, grid, kind.is_long, parameters, kind.rounding)
 
     def emit(self) -> Emitted:
         """Emit a loop over runs of pieces that lie side by side."""
@@ -358,7 +387,7 @@ class PackedContraction:
         emitted = self.emitter.emitted(grid.pieces, grid.grain)
         tiles = [(tile.emit(), tile.text.declared) for tile in self._tiles.values()]
         declared = emitted.declared.union(*(names for _, names in tiles))
-        helpers = frozenset(text for text, _ in tiles)
+        helpers = emitted.helpers | {text for text, _ in tiles}
         return replace(emitted, declared=declared, helpers=helpers)
 
     def _piece(self, number: str) -> Piece:
@@ -380,7 +409,8 @@ class PackedContraction:
 
     def _listed(self, run: Run) -> None:
         """Leave out zeros of the left matrix: the right one is used as it lies."""
-        product = Contraction(replace(self.kernel, packed=None), self.emitter)
+        plain = replace(self.kernel, packed=None)
+        product = Contraction(plain, self.emitter, self.epilogue)
         rows, columns = Extent(run.row, run.rows), Extent(run.column, run.columns)
         product.listed_region(run.piece, rows, columns, self.wide)
         if self.kernel.sums:
@@ -400,7 +430,7 @@ class PackedContraction:
         """
         text, kernel, (piece, row, rows, *_) = self.text, self.kernel, run
         left_base, right_base, out_base = (
-            self.emitter.base(view.buffer)
+            "" if view.buffer.kind == "register" else self.emitter.base(view.buffer)
             for view in (kernel.left, kernel.right, kernel.out)
         )
         left = text.add(piece.left, text.times(row, self.rows.left))
@@ -412,20 +442,25 @@ class PackedContraction:
             rest = text.minus(run.columns, start)
             columns = text.smaller(rest, str(self.grid.columns))
             right = text.add(piece.right, text.times(column, self.columns.right))
-            target = text.address(out_base, self.element, text.add(out, column))
+            target = ""
+            if out_base:
+                target = text.address(out_base, self.element, text.add(out, column))
 
             def inner_block(inner: str) -> None:
                 rest = text.minus(str(self.inner.size), inner)
                 a = text.add(left, text.times(inner, self.inner.left))
                 b = text.add(right, text.times(inner, self.inner.right))
+                length = text.smaller(rest, str(self.grid.inner))
                 block = Block(
                     text.address(left_base, self.element, a),
                     text.address(right_base, self.element, b),
                     target,
                     rows,
                     columns,
-                    text.smaller(rest, str(self.grid.inner)),
+                    length,
                     text.let(f"icmp eq i64 {inner}, 0"),
+                    text.let(f"icmp eq i64 {length}, {rest}"),
+                    *(piece.at, row, column),
                 )
                 body(block, column, is_top)
 
@@ -449,13 +484,11 @@ class PackedContraction:
             at = text.times(first, self.rows.left)
             source = text.address(block.left, self.element, at)
             self._pack_rows(block, source, count, panels.rows)
-            at = text.times(first, self.rows.out)
-            out = text.address(block.out, self.element, at)
-            self._by_panels(block, panels, out, count)
+            self._by_panels(block, panels, first, count)
 
         text.each(0, block.rows, together, some_rows)
 
-    def _by_panels(self, block: Block, panels: Panels, out: str, count: str) -> None:
+    def _by_panels(self, block: Block, panels: Panels, first: str, count: str) -> None:
         """Multiply packed rows by all columns of a block, panel by panel."""
         text, high = self.text, CPU.packed_rows
 
@@ -464,12 +497,11 @@ class PackedContraction:
             start = text.times(panel, self.left.size)
             rows = text.address(panels.rows, self.element, start)
             own = panels._replace(rows=rows)
-            target = text.address(out, self.element, text.times(row, self.rows.out))
-            rest = text.minus(count, row)
+            top, rest = text.add(first, row), text.minus(count, row)
             text.when(
                 text.let(f"icmp sge i64 {rest}, {high}"),
-                lambda: self._across(block, own, target, high),
-                lambda: self._rest(block, own, target, rest),
+                lambda: self._across(block, own, top, high),
+                lambda: self._rest(block, own, top, rest),
             )
 
         text.each(0, count, high, tiles)
@@ -517,7 +549,7 @@ class PackedContraction:
 
         self._each_vector(block.columns, add)
 
-    def _rest(self, block: Block, panels: Panels, out: str, count: str) -> None:
+    def _rest(self, block: Block, panels: Panels, row: str, count: str) -> None:
         """Multiply the last rows: tiles of 8, 4, 2 and 1."""
         text, size = self.text, 1
         while 2 * size < CPU.packed_rows:
@@ -530,17 +562,22 @@ class PackedContraction:
             def tiles(size: int = size, first: str = first) -> None:
                 start = text.times(first, self.left.apart)
                 rows = text.address(panels.rows, self.element, start)
-                at = text.times(first, self.rows.out)
-                target = text.address(out, self.element, at)
-                self._across(block, panels._replace(rows=rows), target, size)
+                below = text.add(row, first)
+                self._across(block, panels._replace(rows=rows), below, size)
 
             text.when(some, tiles)
             size //= 2
 
-    def _across(self, block: Block, panels: Panels, out: str, rows: int) -> None:
-        """Multiply some rows by all columns of a block."""
+    def _across(self, block: Block, panels: Panels, row: str, rows: int) -> None:
+        """Multiply some rows, from one of a block on, by all its columns."""
         text, vectors = self.text, tile_vectors(self.dtype)
         steps = self._steps(block.inner)
+        held = self.epilogue.tile if self.epilogue else ""
+        below, out = self.rows.out, held
+        if self.epilogue and held:
+            below = self.epilogue.wide
+        else:
+            out = text.address(block.out, self.element, text.times(row, below))
 
         def tile(column: str) -> None:
             start = text.product(column, panels.length)
@@ -549,7 +586,7 @@ class PackedContraction:
             count = text.minus(block.columns, column)
             arguments = (
                 f"ptr {panels.rows}, ptr {panel}, ptr {target}, i64 {steps}, "
-                f"i64 {self.rows.out}, i64 {count}, i1 {block.is_first}"
+                f"i64 {below}, i64 {count}, i1 {block.is_first}"
             )
             if vectors == 1 or rows < CPU.packed_rows:
                 self._call(rows, vectors, arguments)
@@ -562,6 +599,10 @@ class PackedContraction:
             )
 
         text.each(0, block.columns, self.wide, tile)
+        if self.epilogue:
+            first = text.add(block.row, row)
+            numbers = (*block.at, first, str(rows), block.column, block.columns)
+            text.when(block.is_last, partial(self.epilogue.call, *numbers))
 
     def _call(self, rows: int, vectors: int, arguments: str) -> None:
         tile = TileText(rows, vectors, self.wide, self.left, self.dtype, self.pairs)

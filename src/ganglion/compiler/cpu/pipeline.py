@@ -9,6 +9,7 @@ from typing import Any
 
 from ganglion import config
 from ganglion.compiler.cpu.column_sums import sum_in_products
+from ganglion.compiler.cpu.fuse_epilogues import fuse_epilogues
 from ganglion.compiler.cpu.packed_gemm import (
     scratch_for,
 )
@@ -24,7 +25,7 @@ from ganglion.compiler.cpu.plan import (
 )
 from ganglion.compiler.cpu.pools import into_readers, mask_pooled
 from ganglion.compiler.cpu.skip_zeros import skip_zeros
-from ganglion.compiler.cpu.small_gemm import goes_by_panels
+from ganglion.compiler.cpu.small_gemm import goes_by_panels, is_small
 from ganglion.compiler.cpu.time_loop import split_time_loops
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.graph import Program, has_short_floats
@@ -45,6 +46,7 @@ from ganglion.compiler.plan.passes.graph import (
     is_integer_product,
     is_narrow,
     light_inputs_in_loops,
+    masks_of_outputs,
     one_pass,
     transpose_narrow,
     without_empty,
@@ -171,6 +173,13 @@ PIPELINE = Pipeline(
             ops=("max_pool_back",),
         ),
         graph_pass(
+            "output-masks",
+            "what ReLU makes says where its slope is 1: what it is made of can go",
+            masks_of_outputs,
+            ops=("maximum",),
+            in_loops=True,
+        ),
+        graph_pass(
             "loop-inputs",
             "a bias behind the input products of a loop needs no pass of its own",
             light_inputs_in_loops,
@@ -220,6 +229,14 @@ PIPELINE = Pipeline(
             sum_in_products,
             Contract,
             where=_may_add_columns,
+        ),
+        kernel_pass(
+            "epilogues",
+            "what goes on with a product's result does so tile by tile",
+            fuse_epilogues,
+            Contract,
+            where=lambda product: not is_small(product),
+            in_loops=True,
         ),
         Pass("cache-blocking", "what kernels hand on stays in a thread's cache", block),
         Pass(

@@ -24,6 +24,8 @@ class CpuTuning:
     tile_rows: int = 14  # at most, of a tile of accumulators
     tile_vectors: int = 4  # at most, side by side in a tile
     chains: int = 2  # vectors that functions are computed of at once: a power of two
+    light_epilogue: int = 8  # ops of one that goes on in registers, without a call
+    epilogue_columns: int = 16  # fewer would leave most lanes of an epilogue idle
     small_product: int = 1 << 21  # multiplications: more have tiles made for them
     plain_product: int = 1 << 26  # likewise, of matrices with one axis of each kind
     blocked_inner: int = 2048  # inner size from which products go block by block
@@ -54,6 +56,7 @@ class CpuTuning:
     packed_block_rows: int = 256  # of a piece, at most
     packed_grain: int = 8  # strips of columns at least that a thread takes at once
     merged_rows: int = 1024  # at most, for which columns are packed once
+    packed_streams: int = 2  # of an epilogue at most: a loop of its own walks faster
     packed_ahead: int = 8  # rows that are prefetched while columns are packed
 
     # ---- cache blocking

@@ -164,3 +164,62 @@ def _reads_in_place(kernel: Kernel, target: BufferKey) -> bool:
         elif any(b.key == target for b in tables_of(expr)):
             return False
     return True
+
+
+# ---- an epilogue, seen from its product ----------------------------------------------
+
+
+def along(epilogue: Loop, product: Contract) -> Loop | None:
+    """Return an epilogue as a loop over the axes of a product, None if it cannot be.
+
+    It walks through the product's result as that lies in memory, perhaps by other axes:
+    those are cut, or merged where they run through all memory as one.
+    """
+    kept = product.kept
+    order = sorted(range(len(kept)), key=lambda axis: -kept[axis].out)
+    sizes = tuple(kept[axis].size for axis in order)
+    where = sorted(range(len(kept)), key=order.__getitem__)
+    shape = tuple(axis.size for axis in kept)
+
+    def move(strides: Shape, offset: int) -> tuple[Shape, int]:
+        recut = _recut(strides, epilogue.shape, sizes)
+        return tuple(recut[place] for place in where), offset
+
+    try:
+        targets = [
+            View(view.buffer, *move(view.strides, view.offset))
+            for _, view in epilogue.outputs
+        ]
+        return epilogue.with_axes(shape, 0, targets, move, {})
+    except _OtherAxesError:
+        return None
+
+
+class _OtherAxesError(Exception):
+    """Strides along some axes are none along others."""
+
+
+def _recut(strides: Shape, shape: Shape, sizes: Shape) -> Shape:
+    """Return strides along axes of other sizes, which have as many points together.
+
+    >>> _recut((1,), (12,), (3, 4)), _recut((0, 0, 1), (2, 3, 4), (6, 4))
+    ((4, 1), (0, 1))
+    """
+    axes = [(n, step) for n, step in zip(shape, strides, strict=True) if n > 1]
+    result = []
+    for size in reversed(sizes):
+        if size == 1:
+            result.append(0)
+            continue
+        count, step = axes.pop()
+        result.append(step)
+        while count < size:  # the axis before goes on where this one ends
+            outer, farther = axes.pop()
+            if farther != step * count:
+                raise _OtherAxesError
+            count *= outer
+        if count % size:
+            raise _OtherAxesError
+        if count > size:
+            axes.append((count // size, step * size))
+    return tuple(reversed(result))

@@ -58,7 +58,8 @@ class Buffer:
     name: str
     shape: Shape
     dtype: np.dtype
-    # "data", "state", "constant", "arena", "result", "window", or "host": a function
+    # "data", "state", "constant", "arena", "result", "window", "host": a function, or
+    # "register": values that a kernel hands to its epilogue, which have no memory
     kind: str
     array: np.ndarray | None = None  # of constants
     alias_of: Buffer | None = None  # whose memory it is, if not its own
@@ -136,14 +137,15 @@ class Memory:
         self, named: Mapping[str, np.ndarray], arena: Mapping[Buffer, np.ndarray]
     ) -> None:
         self._named, self._arena = named, arena
-        self.windows: dict[BufferKey, np.ndarray] = {}  # of a loop over time, at a step
+        # Windows of a loop over time, at a step, and what an epilogue goes on with.
+        self.passing: dict[BufferKey, np.ndarray] = {}
 
     def flat(self, buffer: Buffer) -> np.ndarray:
         """Return all elements of a buffer, one after the other."""
         if buffer.array is not None:
             return buffer.array.reshape(-1)
-        if buffer.kind == "window":
-            return self.windows[buffer.key]
+        if buffer.kind in ("window", "register"):
+            return self.passing[buffer.key]
         if buffer.kind != "arena":
             return self._named[buffer.name].reshape(-1)
         return self._arena[buffer.root]
@@ -729,9 +731,12 @@ class Loop(Kernel):
 
     @kept
     def _by_rows(self) -> Footprint:
+        return Footprint.of(self.shape[0], self.touched())
+
+    def touched(self) -> list[Touched]:
+        """Return what it stores and what it reads, as it sees them."""
         stored = [(view, self.outer) for _, view in self.outputs]
-        touched = [*stored, *touched_by(self.leaves, self.shape)]
-        return Footprint.of(self.shape[0], touched)
+        return [*stored, *touched_by(self.leaves, self.shape)]
 
     def run(self, memory: Memory) -> None:
         values = memory.evaluate(self.exprs, self.shape)
@@ -805,6 +810,9 @@ class Contract(Kernel):
     are stored, too, where somebody wants them. Meanwhile a target may bring into its
     cache what is `prefetched`, of which each index of the first axis has an equal part.
     The operands of one that is `rounded` are multiplied as bfloat16, halves to even.
+
+    An `epilogue` is a loop over the axes of the result, in their order, that goes on
+    with its elements. If nobody else reads those, `out` is of the kind "register".
     """
 
     batch: tuple[Axis, ...]
@@ -820,6 +828,7 @@ class Contract(Kernel):
     sums: Buffer | None = None
     prefetched: tuple[Buffer, ...] = ()
     rounded: bool = False
+    epilogue: Loop | None = None
 
     @property
     def kept(self) -> tuple[Axis, ...]:
@@ -839,19 +848,39 @@ class Contract(Kernel):
     def cost(self) -> float:
         count = math.prod(axis.size for axis in self.axes)
         width = self.columns[-1].size if self.columns else 1
-        return CALL + count * MULTIPLY_ADD * LANES / min(LANES, max(width, 1))
+        more = self.epilogue.cost if self.epilogue else CALL
+        return more + count * MULTIPLY_ADD * LANES / min(LANES, max(width, 1))
 
     def reads(self) -> list[Buffer]:
         lists = [self.nonzeros.buffer] if self.nonzeros else []
         bits = [self.bits] if self.bits else []
-        return [self.left.buffer, self.right.buffer, *lists, *bits]
+        more = self.epilogue.reads() if self.epilogue else []
+        more = [buffer for buffer in more if buffer.root is not self.out.buffer.root]
+        return [self.left.buffer, self.right.buffer, *lists, *bits, *more]
 
     def writes(self) -> list[Buffer]:
+        out = [] if self.out.buffer.kind == "register" else [self.out.buffer]
         sums = [self.sums] if self.sums else []
-        return [self.out.buffer, *sums, *self.private()]
+        more = self.epilogue.writes() if self.epilogue else []
+        return [*out, *sums, *self.private(), *more]
 
     def private(self) -> list[Buffer]:
         return [self.packed] if self.packed else []
+
+    def fault(self) -> str | None:
+        out, epilogue = self.out, self.epilogue
+        if epilogue is None:
+            is_lost = out.buffer.kind == "register"
+            return "does not store its result" if is_lost else None
+        strides = tuple(axis.out if axis.size > 1 else 0 for axis in self.kept)
+        own = all(
+            isinstance(expr, Load) and expr.view.strides == strides
+            for expr in epilogue.reading(out.buffer.root)
+        )
+        shape = tuple(axis.size for axis in self.kept)
+        if not own or epilogue.shape != shape or epilogue.reduced or epilogue.adds:
+            return "has an epilogue of other elements"
+        return epilogue.fault()
 
     def footprint(self) -> Footprint | None:
         if not self.batch:
@@ -866,6 +895,8 @@ class Contract(Kernel):
             touched.append((View.of(lists), lists.shape))
         if self.bits:
             touched.append(self.bits)  # words reach into the next image's
+        if self.epilogue:
+            touched += self.epilogue.touched()
         return Footprint.of(self.batch[0].size, touched)
 
     def run(self, memory: Memory) -> None:
@@ -890,10 +921,15 @@ class Contract(Kernel):
         product = np.einsum(*operands, kept, optimize=True)
         shape = tuple(axis.size for axis in self.kept)
         ones = [n if i in kept else 1 for i, n in enumerate(shape)]
+        target = self.out.buffer
+        if target.kind == "register":
+            memory.passing[target.key] = np.empty(target.size, target.dtype)
         out = memory.see(_along(self.out, "out", self.kept), shape)
         out[...] = product.reshape(ones)
         if self.sums:
             memory.flat(self.sums)[...] = right.sum(axis=-1).reshape(-1)
+        if self.epilogue:
+            self.epilogue.run(memory)
 
     def _listed(self, lists: NonzeroIndices, memory: Memory) -> np.ndarray:
         """Return which elements of the left operand are at indices of the lists."""

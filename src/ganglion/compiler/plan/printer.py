@@ -8,6 +8,7 @@ from dataclasses import fields
 
 from ganglion.compiler.plan.kernels import (
     Apply,
+    Contract,
     Expr,
     Index,
     Indirect,
@@ -41,6 +42,9 @@ def show(
 
 def kernel_text(kernel: Kernel) -> str:
     """Return the text of a kernel; what does not fit into its line is in more lines."""
+    if isinstance(kernel, Contract) and kernel.epilogue:
+        _, _, epilogue = kernel_text(kernel.epilogue).partition(": ")
+        return f"{kernel.describe()}\n      then: {epilogue}"
     if not isinstance(kernel, Loop):
         return kernel.describe()
     sign = "+=" if kernel.adds else "="

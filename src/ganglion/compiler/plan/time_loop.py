@@ -80,7 +80,7 @@ class TimeLoop(Kernel):
             for window in self.windows:
                 start = window.start(step)
                 array = memory.flat(window.stacked)[start : start + window.buffer.size]
-                memory.windows[window.buffer.key] = array
+                memory.passing[window.buffer.key] = array
             for kernel in self.body:
                 kernel.run(memory)
 

@@ -17,6 +17,7 @@ from ganglion.compiler.ir.pointwise import (
     add,
     cast,
     divide,
+    less,
     maximum,
     multiply,
     subtract,
@@ -145,6 +146,33 @@ def _transposed(value: Value) -> Value:
         return value.inputs[0]
     rank = value.ndim
     return transpose(value, axes=(*range(rank - 2), rank - 1, rank - 2))
+
+
+# ---- masks ---------------------------------------------------------------------------
+# The gradient of ReLU asks where its input was larger than 0. Its output says the same,
+# and is kept for the layer behind it: so the input need not be.
+
+
+def masks_of_outputs(graph: Graph) -> Graph:
+    """Return a graph that asks b < maximum(a, b) instead of b < a, which is the same.
+
+    Both are false where one of them is not a number.
+    """
+    pairs = {tuple(map(id, n.inputs)) for n in graph.nodes if n.op is maximum}
+    larger: dict[tuple[int, ...], Value] = {}
+
+    def rule(old: Node, new: Node) -> Value:
+        if old.op is maximum:
+            return larger.setdefault(tuple(map(id, old.inputs)), new)
+        pair = tuple(map(id, reversed(old.inputs)))
+        if old.op is not less or pair not in pairs:
+            return new
+        b, a = new.inputs
+        if pair not in larger:
+            larger[pair] = maximum(a, b)
+        return less(b, larger[pair])
+
+    return rewritten(graph, rule)
 
 
 # ---- mean and variance in one pass over the data -------------------------------------

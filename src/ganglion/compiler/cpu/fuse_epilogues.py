@@ -1,0 +1,188 @@
+"""Which loops become epilogues of products.
+
+They go on with a product's result: bias, activation, the mask of its gradient, dropout,
+the update of the weights.
+
+A loop moves up to its product, and what it needs besides before that, unless something
+there depends on the product. A loop that goes on with several products, as updates of
+equal layers do, is cut: each part goes with its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ganglion.compiler.cpu import gemm, packed_gemm
+from ganglion.compiler.cpu.elementwise import fails_at_zero, is_gathered
+from ganglion.compiler.cpu.small_gemm import is_small
+from ganglion.compiler.cpu.tuning import CPU
+from ganglion.compiler.plan.epilogues import along, can_follow, is_map, is_producer
+from ganglion.compiler.plan.kernels import Buffer, Contract, Kernel, Load, Loop
+from ganglion.compiler.plan.plan import map_buffers
+
+
+def fuse_epilogues(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Return the kernels with loops as epilogues of products, where that is possible.
+
+    A loop that reads several products goes with the last of them.
+    """
+    order = list(kernels)
+    readers = _Readers(order)
+    for number in range(len(order) - 1, -1, -1):
+        product = order[number]
+        if isinstance(product, Contract) and _suits(product):
+            _fuse(order, number, product, readers)
+    return order
+
+
+class _Readers:
+    """How many kernels read each buffer, and the loops among them."""
+
+    def __init__(self, kernels: Iterable[Kernel]) -> None:
+        self.counts: dict[Buffer, int] = {}
+        self.loops: dict[Buffer, list[Loop]] = {}
+        for kernel in kernels:
+            self.add(kernel)
+
+    def add(self, kernel: Kernel) -> None:
+        """Count in a kernel."""
+        for buffer in kernel.memory_read:
+            self.counts[buffer] = self.counts.get(buffer, 0) + 1
+            if isinstance(kernel, Loop) and is_map(kernel):
+                self.loops.setdefault(buffer, []).append(kernel)
+
+    def remove(self, kernel: Kernel) -> None:
+        """Count out a kernel."""
+        for buffer in kernel.memory_read:
+            self.counts[buffer] -= 1
+            if isinstance(kernel, Loop) and is_map(kernel):
+                self.loops[buffer].remove(kernel)
+
+
+def _suits(product: Contract) -> bool:
+    """Return whether a product has tiles to go on with, of whole vectors.
+
+    One that goes along a long inner axis has them for so long that it would not pay.
+    """
+    if len(product.columns) != 1 or not product.rows or not product.inner:
+        return False
+    if is_small(product) or not (product.packed or sums_stay(product)):
+        return False
+    columns = product.columns[0]
+    wide = columns.size >= CPU.epilogue_columns and columns.out == 1
+    return wide and product.out.buffer.kind == "arena" and is_producer(product)
+
+
+def _fuse(
+    order: list[Kernel], number: int, product: Contract, readers: _Readers
+) -> None:
+    """Fuse the first loop behind a product that may go on with its result."""
+    out = product.out.buffer.root
+    for loop in sorted(readers.loops.get(out, ()), key=order.index):
+        own, rest = _cut(loop, out)
+        epilogue = _epilogue_of(product, own) if own else None
+        where = order.index(loop)
+        if epilogue is None or where < number:
+            continue
+        before = _needed(order, number, where, epilogue)
+        if before is None:
+            continue
+        readers.remove(loop)
+        fused = replace(product, epilogue=epilogue)
+        if readers.counts.get(out, 0) == 0 and sums_stay(product):
+            fused = _unstored(fused)
+        between = [k for k in order[number + 1 : where] if k not in before]
+        behind = [rest] if rest else []
+        order[number : where + 1] = [*before, fused, *between, *behind]
+        readers.remove(product)
+        for kernel in (fused, *behind):
+            readers.add(kernel)
+        return
+
+
+def _cut(loop: Loop, out: Buffer) -> tuple[Loop | None, Loop | None]:
+    """Return what a loop stores that depends on a buffer, and what it stores besides.
+
+    All in one if its parts overwrite what the others read.
+    """
+    parts: tuple[list, list] = ([], [])
+    for output in loop.outputs:
+        alone = replace(loop, outputs=(output,))
+        parts[out not in alone.memory_read].append(output)
+    if not parts[1]:
+        return loop, None
+    own, rest = (replace(loop, outputs=tuple(outputs)) for outputs in parts)
+    apart = own.memory_written.isdisjoint(rest.memory_read | rest.memory_written)
+    apart = apart and rest.memory_written.isdisjoint(own.memory_read)
+    return (own, rest) if apart else (loop, None)
+
+
+def _epilogue_of(product: Contract, loop: Loop) -> Loop | None:
+    """Return a loop along the axes of a product that it can follow, None if none."""
+    if not can_follow([product], loop) or any(map(fails_at_zero, loop.every_expr)):
+        return None
+    epilogue = along(loop, product)
+    if epilogue is None:
+        return None
+    if product.packed and _streams(epilogue, product) > CPU.packed_streams:
+        return None
+    last = len(epilogue.shape) - 1
+    gathers = any(is_gathered(expr, last) for expr in epilogue.leaves)
+    beside = all(view.strides[last] == 1 for _, view in epilogue.outputs)
+    return epilogue if beside and not gathers else None
+
+
+def _streams(epilogue: Loop, product: Contract) -> int:
+    """Return how many arrays an epilogue reads or writes row by row."""
+    out = product.out.buffer.root
+    loads = {expr.view for expr in epilogue.leaves if isinstance(expr, Load)}
+    views = [*loads, *(view for _, view in epilogue.outputs)]
+    return sum(v.strides[-2] != 0 for v in views if v.buffer.root is not out)
+
+
+def _needed(
+    order: Sequence[Kernel], number: int, where: int, epilogue: Loop
+) -> list[Kernel] | None:
+    """Return what must run before an epilogue, None if that needs the product."""
+    reads, writes = set(epilogue.memory_read), set(epilogue.memory_written)
+    reads -= order[number].memory_written
+    needed: list[Kernel] = []
+    for kernel in reversed(order[number + 1 : where]):
+        touched = kernel.memory_read | kernel.memory_written
+        if not writes.isdisjoint(touched) or not reads.isdisjoint(
+            kernel.memory_written
+        ):
+            needed.insert(0, kernel)
+            reads |= kernel.memory_read
+            writes |= kernel.memory_written
+    product = order[number]
+    touched = product.memory_read | product.memory_written
+    for kernel in needed:
+        if not touched.isdisjoint(kernel.memory_written):
+            return None
+        if not product.memory_written.isdisjoint(kernel.memory_read):
+            return None
+    return needed
+
+
+def sums_stay(product: Contract) -> bool:
+    """Return whether the sums of a product are complete when its tile leaves registers.
+
+    Those of a long inner axis lie where they are stored between two blocks of it.
+    """
+    in_blocks = packed_gemm.in_blocks if product.packed else gemm.in_blocks
+    return not in_blocks(product)
+
+
+def _unstored(product: Contract) -> Contract:
+    """Return a product whose result only its epilogue has."""
+    out = product.out.buffer.root
+    register = replace(out, kind="register")
+
+    def change(buffer: Buffer) -> Buffer:
+        return register if buffer.root is out else buffer
+
+    changed = map_buffers(product, change)
+    assert isinstance(changed, Contract)
+    return changed

@@ -668,7 +668,9 @@ def lower_matmul(low: Lowering, node: Node) -> None:
     left, right = low.view_in_any_order(a), _right_operand(low, b)
     stored = _result_of_matmul(low, node)
     rounds = low.target.rounds_products and node.dtype == FLOAT32
-    if node.shape[-2] <= DOT_ROWS and left.strides[-1] == right.strides[-2] == 1:
+    # A single column is no transposed matrix: its sums are those of many rows.
+    transposed = node.shape[-1] > 1 and left.strides[-1] == right.strides[-2] == 1
+    if node.shape[-2] <= DOT_ROWS and transposed:
         _lower_dots(low, node, left, right, stored[1], rounds)
         return
     is_thin = node.ndim == 2 and min(node.shape) < LANES

@@ -199,13 +199,15 @@ class SumOrder:
 class Tiling:
     """A tile, over how many blocks the inner axis is split, and how far copies run.
 
-    Sums may have the order of another tiling.
+    Sums may have the order of another tiling. Groups of that order are taken at once
+    where the left operand is then read in whole lines: elsewhere that gains nothing.
     """
 
     tile: Tile
     splits: int
     stages: int
     order: SumOrder | None = None
+    whole_lines: bool = False
 
     def groups_at_once(self, bf16: bool) -> int:
         """Return how many groups of an order a warp takes at once.
@@ -215,6 +217,8 @@ class Tiling:
         """
         order, tile = self.order, self.tile
         assert order is not None
+        if not self.whole_lines:
+            return 1
         sums = tile.rows * tile.columns // THREADS
         at_once, others = 1, 2 if order.cuts > 1 else 1
         most = min(order.groups, tile.step(bf16) // (16 if bf16 else 8))
@@ -262,7 +266,7 @@ def tiling_of_models(product: Product, alone: Tiling, context: LaunchContext) ->
     costs = {alone: _cost(product, alone, spec, False, context.models)}
     for tile in TILES_OF_MODELS:
         stages = spec.half // _stage_bytes(product, tile, spec.bf16)
-        tiling = Tiling(tile, 1, stages, order)
+        tiling = Tiling(tile, 1, stages, order, product.along_rows)
         most = min(max(tiling.steps(product.k, spec.bf16), 2), TUNING.most_stages)
         tiling = replace(tiling, stages=min(stages, most))
         costs[tiling] = _cost(product, tiling, spec, False, context.models)

@@ -195,7 +195,7 @@ def test_an_offset_makes_zeros_go_away():
     moved = passes((2, 12, 12, 1), (5, 5), 24, change=lambda x: add(x, fill(1, x)))
     assert marked(build(moved)) == []
     as_it_is = passes((2, 12, 12, 1), (5, 5), 24, change=lambda x: x)
-    assert marked(build(as_it_is)) == BOTH
+    assert sorted(marked(build(as_it_is))) == BOTH
 
 
 def test_a_buffer_of_nothing_but_zeros_is_no_data():

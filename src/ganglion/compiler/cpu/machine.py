@@ -60,7 +60,7 @@ class Trials:
     ...     trials.add(count, really[count])
     ...     tried.append(count)
     >>> tried, trials.best
-    ([8, 8, 4, 4, 2, 2], 2)
+    ([8, 8, 8, 4, 4, 4, 2, 2, 2], 2)
     """
 
     def __init__(self, estimates: Mapping[int, float]) -> None:
@@ -71,7 +71,7 @@ class Trials:
     @property
     def best(self) -> int:
         """The number to use, by what is known; more threads must be worth it."""
-        known = {count: min(times) for count, times in self.times.items()}
+        known = {n: float(np.median(times)) for n, times in self.times.items()}
         pays = tuning.CPU.more_threads if known else tuning.CPU.shared_time
         known = known or dict(self.estimates)
         best, least = 0, math.inf

@@ -103,7 +103,7 @@ class CpuTuning:
     worth_waking: float = 150_000.0  # work of all steps: waking threads costs as much
     shared_time: float = 0.8  # estimated part of the time on one thread that still pays
     more_threads: float = 0.97  # of the time on half as many, likewise
-    trials: int = 2  # of a number of threads: what disturbs one is seldom in both
+    trials: int = 3  # of a number of threads, of which the median counts
     trial: float = 1_000_000.0  # work of the steps of a trial, by estimate
     hopeless: float = 1.6  # estimate, in units of that of the fastest so far
     try_again: float = 10.0  # seconds, after which other work may have come or gone

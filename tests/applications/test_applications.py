@@ -119,7 +119,7 @@ def test_predictions_are_decoded(tmp_path):
     with pytest.raises(ValueError, match=r"\(rows, 1000\)"):
         decode_predictions(np.zeros((1, 10)))
     path.write_text("{}")
-    with pytest.raises(ValueError, match="no table"):
+    with pytest.raises(ValueError, match="not a table"):
         decode_predictions(scores, class_index=path)
 
 

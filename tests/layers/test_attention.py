@@ -336,7 +336,7 @@ def test_projections_draw_numbers_of_their_own() -> None:
         (lambda: layers.EinsumDense("abc,cd->abd", (5, 3))(Q), "'b' has size 4"),
         (
             lambda: layers.EinsumDense("abc,cd->abd", (None, 3), bias_axes="c")(Q),
-            "is no axis of the outputs",
+            "is not an axis of the outputs",
         ),
         (
             lambda: layers.EinsumDense("abc,cd->abd", (None, 3)).build((None, 4, None)),

@@ -133,7 +133,7 @@ def _piece_of(kernel: Contract) -> tuple[int, int]:
 def is_small(kernel: Contract) -> bool:
     """Return whether a contraction needs no tiles made for its shape.
 
-    Of plain matrices those are a hundredth faster, and of some 30 ms to compile.
+    For plain matrices those are a hundredth faster, and take 15 to 30 ms to compile.
     """
     if kernel.bits or kernel.nonzeros or kernel.packed or kernel.prefetched:
         return False

@@ -206,7 +206,7 @@ def test_one_length_is_never_padded() -> None:
     for _ in range(3):
         model.train_on_batch(*batch("tagger", 9))
     ((_, signature, *_),) = model._step_cache._steps
-    assert signature.columns[0][1][-1] == 9
+    assert signature.columns[0][1] == (4, 9)
 
 
 def test_a_resumed_run_pads_as_the_whole_one(tmp_path: Any) -> None:

@@ -193,6 +193,20 @@ def jax_engine(task: Task) -> Callable[[], None]:
     return run
 
 
+def torch_update(
+    network: Network, params: Any, m: Any, v: Any, grads: Any, scale: Any
+) -> None:
+    """Take a step of SGD, or of Adam, in place; each model has a scale of its own."""
+    for name, g in grads.items():
+        by = scale.view(-1, *[1] * (g.ndim - 1))
+        if network.classifies:
+            params[name].sub_(by * g)
+            continue
+        m[name].mul_(0.9).add_(g, alpha=0.1)
+        v[name].mul_(0.999).addcmul_(g, g, value=0.001)
+        params[name].sub_(by * m[name] / (v[name].sqrt() + 1e-7))
+
+
 def torch_engine(task: Task, compiled: bool) -> Callable[[], None]:
     import torch
     from torch.func import functional_call, grad, stack_module_state, vmap
@@ -222,14 +236,7 @@ def torch_engine(task: Task, compiled: bool) -> Callable[[], None]:
 
     def step(params: Any, m: Any, v: Any, scale: Any, rows: Any) -> Any:
         grads = grads_of(params, x[rows], y[rows])
-        for name, g in grads.items():
-            by = scale.view(-1, *[1] * (g.ndim - 1))
-            if network.classifies:
-                params[name].sub_(by * g)
-                continue
-            m[name].mul_(0.9).add_(g, alpha=0.1)
-            v[name].mul_(0.999).addcmul_(g, g, value=0.001)
-            params[name].sub_(by * m[name] / (v[name].sqrt() + 1e-7))
+        torch_update(network, params, m, v, grads, scale)
 
     step = torch.compile(step) if compiled else step
     zeros = ({k: torch.zeros_like(p) for k, p in params.items()} for _ in range(2))

@@ -248,14 +248,7 @@ def torch_graph(task: many_bench.Task) -> Callable[[], None]:
         scale = rate
         if not network.classifies:
             scale = rate * (1 - 0.999**count).sqrt() / (1 - 0.9**count)
-        for name, g in grads.items():
-            by = scale.view(-1, *[1] * (g.ndim - 1))
-            if network.classifies:
-                params[name].sub_(by * g)
-                continue
-            m[name].mul_(0.9).add_(g, alpha=0.1)
-            v[name].mul_(0.999).addcmul_(g, g, value=0.001)
-            params[name].sub_(by * m[name] / (v[name].sqrt() + 1e-7))
+        many_bench.torch_update(network, params, m, v, grads, scale)
 
     compiled, size = torch.compile(step), network.batch
     draw = torch.rand((models, network.rows), device="cuda")

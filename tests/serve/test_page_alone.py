@@ -18,7 +18,9 @@ from ganglion.serve import trial
 from ganglion.serve.interface import Interface
 
 SAID = "document.getElementById('said').textContent"
-ANSWERED = "Number(document.documentElement.dataset.answers || 0)"
+# How many questions were answered, as soon as none is open any more.
+ANSWERED = """(document.getElementById('said').getAttribute('aria-busy') !== 'true'
+  && Number(document.documentElement.dataset.answers || 0))"""
 READY = "document.documentElement.dataset.ready"
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 

@@ -20,7 +20,9 @@ from ganglion.serve.interface import Interface
 
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 SAID = "document.getElementById('said').textContent"
-ANSWERED = "Number(document.documentElement.dataset.answers || 0)"
+# How many questions were answered, as soon as none is open any more.
+ANSWERED = """(document.getElementById('said').getAttribute('aria-busy') !== 'true'
+  && Number(document.documentElement.dataset.answers || 0))"""
 SEEN = """(canvas => [...canvas.getContext('2d').getImageData(
   0, 0, canvas.width, canvas.height).data].filter((_, i) => i % 4 === 0)
 )(document.getElementById('seen'))"""

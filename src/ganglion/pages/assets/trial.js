@@ -75,7 +75,7 @@
   async function question(row, since) {
     waiting = { row, since };
     if (busy || !ask) return;
-    busy = true;
+    setBusy(true);
     while (waiting) {
       const { row: asked, since: start } = waiting;
       waiting = null;
@@ -90,7 +90,13 @@
         if (asking === round) refuse(error.message);
       }
     }
-    busy = false;
+    setBusy(false);
+  }
+
+  // A screen reader waits for the last of several answers.
+  function setBusy(now) {
+    busy = now;
+    $("said").setAttribute("aria-busy", String(now));
   }
 
   function told(milliseconds, since) {

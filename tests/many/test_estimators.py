@@ -119,6 +119,19 @@ def test_a_search_gives_the_answers_of_scikit_learn():
 
 
 @needs_sklearn
+def test_negative_n_jobs_count_from_all_threads(monkeypatch):
+    import joblib
+
+    monkeypatch.setattr(many.estimators.config, "threads", lambda: 3)
+    for n_jobs, count in ((-1, 3), (-2, 2), (-9, 1), (None, 3), (2, 2)):
+        with many.at_once(n_jobs):
+            assert joblib.effective_n_jobs(None) == count
+    estimator = many.GanglionClassifier(build, epochs=1, random_state=1)
+    search = many.GridSearchCV(estimator, {"build__units": [2]}, cv=2, n_jobs=-1)
+    assert search.fit(X, CLASSES).best_params_ == {"build__units": 2}
+
+
+@needs_sklearn
 def test_cross_validation_and_pipelines():
     from sklearn.model_selection import cross_validate
     from sklearn.pipeline import make_pipeline

@@ -29,27 +29,36 @@ from ganglion.models import Model, Sequential, clone_model
 from ganglion.training.sharing import SharedSteps
 from ganglion.utils.session import set_random_seed
 
-_building = threading.Lock()  # a seed, and the numbers that are drawn from it
+_building = threading.Lock()  # held from setting a seed to the last draw from it
 
 
 # ---- all models at once --------------------------------------------------------------
 
 
-class _Sets:
-    """The steps that the estimators inside of a search share, None outside of any."""
+class _Search:
+    """The steps that the estimators of a search share; None outside of a search."""
 
     steps: SharedSteps | None = None
 
 
-_current = _Sets()
+_current = _Search()
 
 
 @contextmanager
 def at_once(threads: int | None = None) -> Iterator[None]:
-    """Let scikit-learn fit estimators in threads, which share compiled steps."""
+    """Let scikit-learn fit estimators in threads, which share compiled steps.
+
+    Args:
+        threads: How many; all by default. A negative number counts from the end as
+            `n_jobs` does: -1 for all, -2 for all but one.
+    """
     import joblib
 
-    count = config.threads() if threads is None else config.threads_of(threads)
+    count = config.threads()
+    if isinstance(threads, int) and threads < 0:
+        count = max(1, count + 1 + threads)
+    elif threads is not None:
+        count = config.threads_of(threads, "threads")
     before, _current.steps = _current.steps, SharedSteps()
     try:
         with joblib.parallel_config(backend="threading", n_jobs=count):
@@ -71,7 +80,7 @@ class GridSearchCV(model_selection.GridSearchCV):  # type: ignore[misc]
 
 
 def cross_validate(estimator: Any, X: Any, y: Any = None, **arguments: Any) -> Any:  # noqa: N803
-    """Do what scikit-learn's `cross_validate` does, with all folds trained at once."""
+    """scikit-learn's `cross_validate`, with all folds trained at once."""
     with at_once(arguments.pop("n_jobs", None)):
         return model_selection.cross_validate(estimator, X, y, **arguments)
 
@@ -80,7 +89,7 @@ def cross_validate(estimator: Any, X: Any, y: Any = None, **arguments: Any) -> A
 
 
 class _Estimator(BaseEstimator):  # type: ignore[misc]
-    """What all estimators have: a model that `fit` builds, and its history."""
+    """The base of all estimators: a model that `fit` builds, and its history."""
 
     model_: Any
     history_: dict[str, list[Any]]
@@ -220,7 +229,7 @@ class GanglionRegressor(RegressorMixin, _GanglionEstimator):  # type: ignore[mis
         build_kwargs: More arguments for it; `build__units=8` sets one of them, in a
             grid, say.
         hidden: The sizes of the dense layers, without `build`.
-        activation: What they apply.
+        activation: Their activation, without `build`.
         learning_rate: Of Adam, without `build`.
         epochs: How often the data is seen.
         batch_size: Rows a step.
@@ -261,7 +270,7 @@ class GanglionRegressor(RegressorMixin, _GanglionEstimator):  # type: ignore[mis
 
 
 class _KerasEstimator(_Estimator):
-    """What the estimators of `keras.wrappers` have in common."""
+    """The base of the estimators of `keras.wrappers`."""
 
     def __init__(
         self,

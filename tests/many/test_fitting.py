@@ -382,7 +382,7 @@ def test_progress_shows_models_done_and_the_best(capsys):
         ({"settings": [3]}, "Setting 0 is 3, not a dictionary"),
         ({"settings": [{"seed": -1}]}, "seed of setting 0 must be a whole number"),
         ({"settings": [{"name": "a"}, {"name": "a"}]}, "the same name, 'a'"),
-        ({"build": lambda needed: None, "settings": [{}]}, "does not say needed"),
+        ({"build": lambda needed: None, "settings": [{}]}, "lacks needed"),
         ({"build": lambda: 3, "settings": [{}]}, "is int, not a model"),
         (
             {"build": lambda: keras.Sequential([layers.Dense(1)]), "settings": [{}]},

@@ -52,7 +52,7 @@ def test_models_that_are_built_already_do_not_travel():
 
 
 def test_a_search_stays_here():
-    with pytest.raises(ValueError, match="`search` trains here"):
+    with pytest.raises(ValueError, match="`search` trains on this machine"):
         many.search(build, {"rate": [0.1]}, X, Y, sampler="grid", on="ray")
 
 

@@ -130,7 +130,7 @@ def test_what_cannot_be_swept_is_refused(words, told):
         ("x = 1", "defines no function `build`"),
         ("def build(): ...", "defines no function `data`"),
         ("def build(): ...\ndef data(): return 3", "must return (x, y)"),
-        (SCRIPT, "Setting 0 does not say units"),
+        (SCRIPT, "Setting 0 lacks units"),
     ],
 )
 def test_scripts_that_say_too_little_are_refused(tmp_path, text, told):

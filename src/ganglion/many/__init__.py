@@ -1,7 +1,7 @@
 """Many models at once: seeds, rates, folds, ensembles, searches.
 
-Each model is trained as `fit` alone would train it, to the bit; what they have in
-common (the data, the compiled steps) is there once, and every core is busy.
+Each model is trained as `fit` alone would train it, to the bit; models share the data
+and the compiled steps, and every core is busy.
 
 >>> import numpy as np, ganglion as keras
 >>> from ganglion import many
@@ -30,7 +30,7 @@ from ganglion.many.set_file import load
 from ganglion.many.settings import crossed, folds, grid
 from ganglion.many.using import ensemble, evaluate_many, predict_many
 
-# Those that need scikit-learn, which is no dependency.
+# Names that need scikit-learn, which is not a dependency.
 _OF_SKLEARN = (
     "GanglionClassifier",
     "GanglionRegressor",

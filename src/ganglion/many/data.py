@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,8 +29,8 @@ class SharedData:
         if x is None:
             raise ValueError("`fit_many` needs data: arrays x and y.")
         x, y, _, _ = data_adapters.as_rows(x, y, None)
-        for name, part in (("x", x), ("validation_data", _first(validation_data))):
-            if data_adapters.is_stream(part) and part is not None:
+        for name, part in (("x", x), ("validation_data", _inputs(validation_data))):
+            if part is not None and data_adapters.is_stream(part):
                 raise ValueError(
                     f"`{name}` is a source of batches, of which every model would take "
                     "some: `fit_many` needs arrays, which all models can read."
@@ -43,7 +42,8 @@ class SharedData:
                     f"{type(validation_data).__name__}."
                 )
             validation_data = _converted(*validation_data)
-        return cls(*_padded(_converted(x, y, sample_weight)), validation_data)
+        x, y, weights = (*_converted(x, y, sample_weight), None)[:3]
+        return cls(x, y, weights, validation_data)
 
     def for_model(self, plan: ModelPlan) -> dict[str, Any]:
         """Return the arguments of `fit` that are a model's data."""
@@ -65,7 +65,7 @@ class SharedData:
         return data | ({} if held_out is None else {"validation_data": held_out})
 
     def checksum(self) -> int:
-        """Return a number that other data would hardly have."""
+        """Return a checksum of the training data, its shapes and types."""
         total = 0
         for array in tree.flatten([self.x, self.y, self.sample_weight]):
             if array is not None:
@@ -77,23 +77,18 @@ class SharedData:
         return total
 
 
-def _first(validation_data: Any) -> Any:
-    is_several = isinstance(validation_data, (tuple, list)) and len(validation_data)
-    return validation_data[0] if is_several else validation_data
+def _inputs(validation_data: Any) -> Any:
+    has_parts = isinstance(validation_data, (tuple, list)) and len(validation_data)
+    return validation_data[0] if has_parts else validation_data
 
 
 def _converted(x: Any, y: Any = None, weight: Any = None) -> tuple[Any, ...]:
-    """Return data as a table holds it; as it is where it is no table of numbers."""
+    """Return data as a `Table` holds it, or unchanged if it is not numeric."""
     try:
         parts = tuple(Table(x, y, weight).parts)
     except TypeError:  # text, which each model reads in its own way
         parts = (x, y, weight)
     return parts if weight is not None else parts[:2]
-
-
-def _padded(parts: tuple[Any, ...]) -> tuple[Any, Any, Any]:
-    x, y, weight = (*parts, None)[:3]
-    return x, y, weight
 
 
 def _columns(y: Any, plan: ModelPlan) -> Any:
@@ -125,21 +120,22 @@ def _taken(parts: tuple[Any, ...], name: str, plan: ModelPlan) -> tuple[Any, ...
     if rows.dtype == bool:
         if rows.shape != (count,):
             raise ValueError(
-                f"`{name}` of {plan} is a mask of shape {rows.shape}; the data has "
+                f"`{name}` of {plan} is a mask of shape {rows.shape}, but the data has "
                 f"{count} rows."
             )
         rows = np.flatnonzero(rows)
     if rows.ndim != 1 or rows.dtype.kind not in "iu" or not rows.size:
         raise ValueError(
-            f"`{name}` of {plan} must be a list of row numbers, or a mask: "
-            f"{plan.own[name]!r:.60} is none."
+            f"`{name}` of {plan} must be a list of row numbers or a mask, not "
+            f"{plan.own[name]!r:.60}."
         )
     if rows.min() < 0 or rows.max() >= count:
         raise ValueError(
             f"`{name}` of {plan} goes from {rows.min()} to {rows.max()}, but the data "
             f"has the rows 0 to {count - 1}."
         )
-    take: Callable[[Any], Any] = lambda leaf: (  # noqa: E731 (with its type)
-        None if leaf is None else np.asarray(leaf)[rows]
-    )
+
+    def take(leaf: Any) -> Any:
+        return None if leaf is None else np.asarray(leaf)[rows]
+
     return tuple(None if p is None else tree.map_leaves(take, p) for p in parts)

@@ -105,7 +105,7 @@ def fit_many(
             "ray://HOST:PORT"; here by default. The builder, the data and the callbacks
             travel there, the models come back.
         monitor: The metric that progress shows the best of.
-        progress: Who shows it in another way, instead of `verbose`.
+        progress: An object that shows progress in another way, instead of `verbose`.
         **arguments: Other arguments of `fit`.
 
     Returns:
@@ -154,7 +154,7 @@ def _check_place(on: str | None, builder: Any, threads: int | None) -> None:
     if builder is None:
         raise ValueError(
             f"on={on!r} needs a function that builds the models, not a list of them: "
-            "it is called where they are trained."
+            "the nodes call it."
         )
     if threads is not None:
         raise ValueError(f"`threads` is for this machine; with on={on!r}, leave it.")
@@ -206,7 +206,7 @@ def _check_model(model: Any, what: str) -> None:
 
 
 class Fitting:
-    """The training of one set: what is waiting, running and finished."""
+    """The training of one set: its waiting, running and finished models."""
 
     def __init__(
         self,
@@ -229,7 +229,7 @@ class Fitting:
         self._prebuilt: dict[int, Any] = {}  # models that turned out to train alone
 
     def run(self, threads: int | None) -> ModelSet:
-        """Train what is not finished yet; return the whole set."""
+        """Train the models that are not finished yet; return the complete set."""
         try:
             with kept_random_numbers():
                 self._train(threads)
@@ -266,9 +266,9 @@ class Fitting:
     # ---- groups that a GPU trains at once ------------------------------------------
 
     def _may_group(self) -> bool:
-        """Return whether models may be trained together: on a GPU, and unwatched."""
-        is_asked = config.backend_choice() == "cuda"
-        return is_asked and self._callbacks is None and len(self._plans) > 1
+        """Return whether models may train together: on a GPU, without callbacks."""
+        is_on_gpu = config.backend_choice() == "cuda"
+        return is_on_gpu and self._callbacks is None and len(self._plans) > 1
 
     def _train_in_groups(self) -> list[ModelPlan]:
         """Train models of equal structure together; return the plans of the others."""
@@ -277,7 +277,7 @@ class Fitting:
                 self._prebuilt[plan.index] = self._built(plan)
         prepared: list[tuple[ModelPlan, Any, Watch, Planned]] = []
         others: list[ModelPlan] = []
-        with uncollected:  # all that is made here is kept
+        with uncollected:  # everything allocated here is kept
             for plan in self._plans:
                 model, watch = self._prebuilt[plan.index], Watch(self._progress)
                 is_done = self._saved is not None and self._saved.has(plan)
@@ -364,17 +364,17 @@ class Fitting:
                     return
 
     def _do(self, plan: ModelPlan) -> None:
-        with self._building:  # nobody else draws numbers
+        with self._building:  # no other thread draws random numbers
             model = self._built(plan)
         before = self._finished_before(plan, model)
         member = before or self._fit(plan, model)
         self._add(member, was_there=before is not None)
 
     def _put_back(self, plan: ModelPlan) -> bool:
-        """Let a model wait that memory did not suffice for; it is built anew later.
+        """Queue a model again that ran out of memory; it is built anew later.
 
-        Returns whether this thread is to end, so that fewer are trained at once: not if
-        it is the only one that is left.
+        Returns whether this thread must end, so that fewer models train at once. The
+        last thread goes on.
         """
         with self._building:
             self._waiting.appendleft(plan)
@@ -415,13 +415,10 @@ class Fitting:
         return model
 
     def _finished_before(self, plan: ModelPlan, model: Any) -> Member | None:
-        """Return the model as an earlier call has left it, None if it has not."""
+        """Return the model if an earlier call has finished it, otherwise None."""
         if self._saved is None or not self._saved.has(plan):
             return None
-        history, seconds = self._saved.read(plan, model)
-        return Member(
-            plan.index, plan.name, plan.setting, plan.seed, model, history, seconds
-        )
+        return self._saved.read(plan, model)
 
     def _fit_arguments(self, plan: ModelPlan) -> dict[str, Any]:
         arguments = {**self._arguments, **plan.for_fit, **self._data.for_model(plan)}
@@ -433,7 +430,7 @@ class Fitting:
         start = time.perf_counter()
         arguments = self._fit_arguments(plan)
         watch = Watch(self._progress)
-        called = [*_callbacks_for(self._callbacks, plan), watch]
+        called = [*callbacks_for(self._callbacks, plan.index), watch]
         supervisor = Supervisor(self._workers.interrupt, watch.note)
         with supervised(supervisor):
             history = model.fit(**arguments, callbacks=called, verbose=0)
@@ -444,16 +441,14 @@ class Fitting:
         self, plan: ModelPlan, model: Any, history: History, seconds: float
     ) -> Member:
         """Keep a model that is trained to its end, and return it."""
-        member = Member(
-            plan.index, plan.name, plan.setting, plan.seed, model, history, seconds
-        )
+        member = plan.member(model, history, seconds)
         if self._saved is not None:
-            self._saved.keep(plan, member)
+            self._saved.keep(member)
         return member
 
 
 class Watch(Callback):
-    """Counts epochs for the progress, and ends a training whose loss is no number."""
+    """Counts epochs for the progress, and ends a training whose loss is not finite."""
 
     may_lag = True
 
@@ -463,7 +458,7 @@ class Watch(Callback):
         self.message: str | None = None
 
     def note(self, message: str) -> None:
-        """Take what `fit` would warn of."""
+        """Keep a warning of `fit`."""
         self.message = message
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
@@ -479,20 +474,20 @@ def _make_weights(model: Any, x: Any) -> None:
     model._step_cache.traced("predict", table, table.signature(1, None, False))
 
 
-def _callbacks_for(callbacks: Any, plan: ModelPlan) -> list[Any]:
+def callbacks_for(callbacks: Any, index: int) -> list[Any]:
     """Return the callbacks of one model, which know its index."""
-    chosen = callbacks(plan.index) if callable(callbacks) else copy.deepcopy(callbacks)
+    chosen = callbacks(index) if callable(callbacks) else copy.deepcopy(callbacks)
     if chosen is None:
         return []
     chosen = list(chosen) if isinstance(chosen, (list, tuple)) else [chosen]
     for callback in chosen:
-        callback.model_index = plan.index
+        callback.model_index = index
     return chosen
 
 
 @contextmanager
 def kept_random_numbers() -> Iterator[None]:
-    """Leave the generators of random numbers as they were before this block."""
+    """Restore the generators of random numbers after this block."""
     states = python_random.getstate(), np.random.get_state()
     ours = random.default_state()
     try:

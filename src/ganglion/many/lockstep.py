@@ -1,8 +1,8 @@
-"""Models of equal structure that a GPU trains at once, step by step together.
+"""Models of equal structure that a GPU trains in lockstep.
 
 Every launch has an axis of models, see `compiler/cuda/model_states.py`. Between epochs
-only small arrays come to the host: the sums of metrics, and where each model stands in
-the data. Each model ends with the bits that it would have alone.
+only small arrays come to the host: the sums of metrics, and the position of each model
+in the data. Each model ends with the same bits as if it were trained alone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Planned:
 
     @classmethod
     def of(cls, loop: FitLoop, first: int, epochs: int) -> Planned | None:
-        """Return a training that may be one of a group, None if it must be alone."""
+        """Return a training that may join a group, None if it must run alone."""
         state = loop.model.training_state
         begins = not int(state.position.array) and not state.was_loaded
         if first or not begins or not RunAhead.is_possible(loop):
@@ -44,7 +44,7 @@ class Planned:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What the trainings of a group have in common."""
+        """Equal for trainings that may share a group."""
         loop = self.loop
         tables = [_address(loop.source), _address(loop.validation.source)]
         sizes = (loop.size, loop.validation.size, loop.shuffle, self.epochs)
@@ -52,7 +52,7 @@ class Planned:
 
 
 def _address(table: Any) -> tuple[Any, ...]:
-    """Return where the data of a table is: equal for tables that show the same."""
+    """Return where the data of a table lies: equal for tables of the same arrays."""
     if not isinstance(table, Table):
         return ()
     return tuple(
@@ -63,11 +63,11 @@ def _address(table: Any) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class _Run:
-    """A compiled step for all models, its data and state, and how often it is run."""
+    """A step compiled for all models, with its data, its state and its repetitions."""
 
     program: Any  # `registry.compile_models`
     data: dict[str, np.ndarray]
-    numbers: dict[str, int]  # of its state, in the rows of models
+    numbers: dict[str, int]  # of the arrays of its state
     steps: int
 
 
@@ -90,10 +90,10 @@ class Group:
         count: Callable[[int], None],
         warn_of: Callable[[FitLoop], Callable[[str], None]],
     ) -> bool:
-        """Train all models to their ends; return False if they must be alone.
+        """Train all models to their ends; return False if they must train alone.
 
         `count` is called with the number of models that have finished an epoch, and
-        `warn_of` returns who takes the warnings of a model.
+        `warn_of` returns the function that receives the warnings of a model.
         """
         self._interrupt, self._warn_of = interrupt, warn_of
         loop = self._lead.loop
@@ -107,8 +107,8 @@ class Group:
                 return False
             passes[kind] = runs
         training = loop.model.training_state
-        place = (training.position, training.order, training.first_bad_step)
-        self._place = [self._number(variable) for variable in place]
+        cursor = (training.position, training.order, training.first_bad_step)
+        self._cursor = [self._number(variable) for variable in cursor]
         loop.model.reset_metrics()
         sums = sums_of(loop.model.metrics)
         self._sums = {id(v): self._number(v) for v in sums}
@@ -120,7 +120,7 @@ class Group:
     # ---- programs and memory -------------------------------------------------------
 
     def _runs(self, kind: str, table: Any, size: int) -> list[_Run] | None:
-        """Return what a pass through a table runs, None if that must be alone."""
+        """Return the runs of a pass through a table, None if models must run alone."""
         runs = []
         loop, structure = self._lead.loop, self._lead.structure
         shuffle = loop.shuffle and kind == "train"
@@ -148,7 +148,7 @@ class Group:
         return numbers
 
     def _number(self, variable: Variable, own: str | None = None) -> int:
-        """Return the number of a variable, or of an array of evaluation's `own`."""
+        """Return the number of a variable, or of evaluation's own copy of it."""
         key = own or id(variable)
         if key not in self._numbers:
             self._numbers[key] = len(self._variables)
@@ -174,11 +174,11 @@ class Group:
             ]
             np.stack(own, out=rows)
             self._own.append((rows, own))
-        self._views[self._place[2]][...] = -1  # no step was bad yet
+        self._views[self._cursor[2]][...] = -1  # no step was bad yet
         self._rows.upload()
 
     def _close(self, which: Sequence[int]) -> None:
-        """Give models their variables, which the host has now."""
+        """Copy the downloaded rows into the variables of some models."""
         for rows, own in self._own:
             for number in which:
                 own[number][...] = rows[number]
@@ -188,7 +188,7 @@ class Group:
     def _train(
         self, passes: dict[str, list[_Run]], count: Callable[[int], None]
     ) -> None:
-        position, order, bad_step = (self._views[number] for number in self._place)
+        position, order, bad_step = (self._views[number] for number in self._cursor)
         running = np.ones(self._count, bool)
         self._sums_after: dict[str, list[list[np.ndarray]]] = {k: [] for k in passes}
         for epoch in range(self._lead.first, self._lead.epochs):
@@ -233,10 +233,8 @@ class Group:
     def _histories(self, which: Sequence[int]) -> list[dict[str, list[float]]]:
         """Return the metrics of some models after every epoch until now."""
         histories: list[dict[str, list[float]]] = [{} for _ in which]
-        lead, models = (
-            self._lead.loop.model,
-            [self._members[n].loop.model for n in which],
-        )
+        lead = self._lead.loop.model
+        models = [self._members[number].loop.model for number in which]
         for kind, every in self._sums_after.items():
             sums = [np.stack(rows, axis=1)[which] for rows in zip(*every, strict=True)]
             means = means_of(lead, lead.metrics, _named(lead, sums))  # of all at once
@@ -253,7 +251,7 @@ class Group:
         return histories
 
     def _end(self, which: int, epoch: int, history: dict[str, list[float]]) -> None:
-        """Let a model and its callbacks know how its training went."""
+        """Finish the training of a model: its state, its history, its callbacks."""
         loop = self._members[which].loop
         model, callbacks = loop.model, loop.callbacks
         model.stop_training = False
@@ -269,5 +267,5 @@ class Group:
 
 
 def _named(model: Any, sums: Sequence[np.ndarray]) -> dict[Variable, np.ndarray]:
-    """Return what metrics have summed up, by the variables of a model."""
+    """Return the sums of metrics by the variables of a model."""
     return dict(zip(sums_of(model.metrics), sums, strict=True))

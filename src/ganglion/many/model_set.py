@@ -35,7 +35,7 @@ class Member:
 
     @property
     def message(self) -> str | None:
-        """Why training ended early, None if it did not: the loss was no number, say."""
+        """Why training ended early: a loss that was not finite, say. None if not."""
         return self.history.message
 
     @property
@@ -46,7 +46,7 @@ class Member:
         }
 
     def row(self) -> dict[str, Any]:
-        """Return all that is known of a model as plain data, for a table."""
+        """Return the setting, the seed and the results of a model, for a table."""
         setting = {k: v for k, v in self.setting.items() if np.ndim(v) == 0}
         row: dict[str, Any] = {"index": self.index, "name": self.name} | setting
         if self.seed is not None:
@@ -146,7 +146,7 @@ class ModelSet(Sequence[Member]):
         return self[int(np.nanargmin(values))]
 
     def monitor(self, name: str | None = None) -> str:
-        """Return the name of a metric that the models have; refuse another one."""
+        """Return the name of a metric that the models have; refuse an unknown one."""
         known = list(dict.fromkeys(key for m in self for key in m.history.history))
         if name is None:
             return "val_loss" if "val_loss" in known or not known else "loss"
@@ -155,13 +155,13 @@ class ModelSet(Sequence[Member]):
         return name
 
     def larger_is_better(self, monitor: str | None = None, mode: str = "auto") -> bool:
-        """Return whether a metric is to grow."""
+        """Return whether a larger value of a metric is better."""
         watch = MonitorCallback(self.monitor(monitor), mode)
         watch.set_model(self[0].model)
         compare = watch.monitor_op
         if compare is None:
             raise ValueError(
-                f"It is not known whether {watch.monitor!r} should grow: pass "
+                f"It is not known whether a larger {watch.monitor!r} is better: pass "
                 "mode='max' or mode='min'."
             )
         return bool(compare is ops.greater)

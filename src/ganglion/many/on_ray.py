@@ -1,8 +1,8 @@
 """A set of models as tasks of a Ray cluster: a few models are one task.
 
-A task has one core, so that a node takes as many as it has cores. One whose node is
-lost is begun again elsewhere. The data travels to a node once, and models come back as
-the bytes of `.keras` files, as they are finished: this process alone has the set.
+A task has one core, so that a node runs as many tasks as it has cores. The tasks of a
+lost node are run again elsewhere. The data is sent to a node once, and finished models
+come back as the bytes of `.keras` files: only this process holds the set.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ganglion.system import ray_cluster
 from ganglion.training.fit_loop import Interrupt
 
 RETRIES = 5  # of a task whose node is lost
-POLL = 0.1  # seconds between looks at what is done
-TASKS_A_CORE = 4  # at least, so that all end at about the same time
-MOST_MODELS = 16  # of a task: what is lost with a node is trained again
+POLL = 0.1  # seconds between checks for finished tasks
+TASKS_A_CORE = 4  # at least, so that all cores end at about the same time
+MOST_MODELS = 16  # of a task: all of them are trained again if its node is lost
 
 
 def train_group(
@@ -38,8 +38,8 @@ def train_group(
     ours = config.VERSION
     if ours != version:
         raise RuntimeError(
-            f"A node of the cluster has Ganglion {ours}, this set is of {version}: "
-            "install that one there."
+            f"A node of the cluster has Ganglion {ours}, but this set is trained with "
+            f"{version}: install that version on every node."
         )
     progress = Progress(0)
     progress.begin(plans, arguments["epochs"])
@@ -71,7 +71,7 @@ class RayFitting(Fitting):
                 _cancel(ray, list(pending))
 
     def _was_finished(self, plan: ModelPlan) -> bool:
-        """Return whether an earlier call has finished a model; take it then."""
+        """Return whether an earlier call has finished a model; add it if so."""
         if self._saved is None or not self._saved.has(plan):
             return False
         member = self._finished_before(plan, self._built(plan))
@@ -80,7 +80,7 @@ class RayFitting(Fitting):
         return True
 
     def _submitted(self, ray: Any, plans: list[ModelPlan]) -> dict[Any, Any]:
-        """Distribute tasks; return the models of each."""
+        """Submit all tasks; return the plans of each."""
         cores = int(ray.cluster_resources().get("CPU", 0))
         if not cores:
             raise RuntimeError(
@@ -100,13 +100,13 @@ class RayFitting(Fitting):
         }
 
     def _take(self, plans: list[ModelPlan], answer: list[Any]) -> None:
-        """Take the models of a task, each with its weights in a model built here."""
+        """Add the models of a task; each is built here and given its weights."""
         for plan, (record, content) in zip(plans, answer, strict=True):
             member = unpacked(plan, self._built(plan), record, content)
             for _ in member.history.epoch:
                 self._progress.count_epoch()
             if self._saved is not None:
-                self._saved.keep(plan, member)
+                self._saved.keep(member)
             self._add(member, was_there=False)
 
 
@@ -121,7 +121,7 @@ def groups(plans: Sequence[ModelPlan], cores: int) -> list[list[ModelPlan]]:
 
 
 def _answer(ray: Any, ref: Any) -> list[Any]:
-    """Return what a task came to; raise what went wrong with a model as it was."""
+    """Return the result of a task; raise the error of a model itself, not Ray's."""
     try:
         return list(ray.get(ref))
     except ray.exceptions.RayTaskError as error:

@@ -1,4 +1,4 @@
-"""What training many models shows: how many are done, the best so far, time left."""
+"""The progress of training many models: how many are done, the best, the time left."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Progress:
         self._epochs_left = 0
 
     def begin(self, plans: Sequence[ModelPlan], epochs: int) -> None:
-        """Take what is to be trained: models, and the epochs of those that say none."""
+        """Start with all plans; `epochs` is for those that do not set their own."""
         self._start = time.monotonic()
         self._planned = {p.index: p.for_fit.get("epochs", epochs) for p in plans}
         self._epochs_left = sum(self._planned.values())
@@ -41,7 +41,7 @@ class Progress:
             self._epochs_left -= models
 
     def finished(self, member: Member, was_there: bool = False) -> None:
-        """Take a model that is finished, now or by an earlier call."""
+        """Add a model that was finished, now or by an earlier call."""
         with self._lock:
             self._done.append(member)
             counted = 0 if was_there else len(member.history.epoch)
@@ -60,7 +60,7 @@ class Progress:
 
     @property
     def done(self) -> ModelSet:
-        """The models that are finished, in the order of their ends."""
+        """The finished models, in the order in which they finished."""
         with self._lock:
             return ModelSet(self._done)
 
@@ -71,14 +71,14 @@ class Progress:
 
     @property
     def time_left(self) -> str:
-        """The time that the rest takes, as text; "" if it is not known."""
+        """The estimated time left as text, "" if it is not known."""
         if not self._epochs_done or self._epochs_left <= 0:
             return ""
         each = (time.monotonic() - self._start) / self._epochs_done
         return f"{eta_text(each * self._epochs_left)} left"
 
     def line(self) -> str:
-        """Return how far the set is."""
+        """Return the progress as one line."""
         text = f"{len(self.done)}/{self.total} models  {self._best()}".rstrip()
         return f"{text}  {self.time_left}".rstrip()
 
@@ -86,7 +86,7 @@ class Progress:
         done = self.done
         try:
             best = done.best(self._monitor)
-        except ValueError:  # there is none yet, or nobody knows which is better
+        except ValueError:  # there is none yet, or the metric's direction is unknown
             return ""
         name = done.monitor(self._monitor)
         value = number_text(best.logs[name])
@@ -98,7 +98,7 @@ class Progress:
             print_message(f"{_ERASE}{self.line()}", line_break=False, drawn=True)
 
     def end(self) -> None:
-        """Show the last line, and let it stand."""
+        """Print the final line."""
         if self._verbose != 1:
             return
         seconds = time.monotonic() - self._start

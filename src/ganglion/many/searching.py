@@ -1,12 +1,11 @@
 """`search`: the best settings of a model, by a grid, at random, or by Optuna.
 
-Trials are asked for in batches, and a batch is trained at once. Optuna, an extra, is
-asked and told; its pruners end trials after an epoch.
+Trials are drawn in batches, and the models of a batch are trained at once. Optuna, an
+optional dependency, may choose the trials; its pruners end them after an epoch.
 """
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -17,18 +16,18 @@ import numpy as np
 
 from ganglion import config
 from ganglion.callbacks import Callback
-from ganglion.many.fitting import fit_many
+from ganglion.many.fitting import callbacks_for, fit_many
 from ganglion.many.model_set import Member, ModelSet
 
 LARGEST_GRID = 1_000_000
 
 
-# ---- what is searched ----------------------------------------------------------------
+# ---- the space -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Uniform:
-    """Numbers from `low` to `high`, whole ones if `step` is; by `log` of even ratio."""
+    """Numbers from `low` to `high`, in steps; with `log`, spread evenly by ratio."""
 
     low: float
     high: float
@@ -148,7 +147,7 @@ class GridTrial(RandomTrial):
 
 
 class HyperParameters:
-    """What KerasTuner hands to functions that build models: `hp.Int`, `hp.Choice`.
+    """The `hp` that KerasTuner passes to builders: `hp.Int`, `hp.Choice`.
 
     >>> hp = HyperParameters(RandomTrial(0, seed=0))
     >>> 8 <= hp.Int("units", 8, 64, step=8) <= 64, hp.Fixed("epochs", 3)
@@ -217,11 +216,11 @@ class HyperParameters:
         return self._fixed.setdefault(name, value)
 
 
-# ---- who chooses ---------------------------------------------------------------------
+# ---- choosing trials -----------------------------------------------------------------
 
 
 class _Chooser:
-    """Hands out trials and takes their results; at random, or along a grid."""
+    """Returns trials and receives their results; at random, or along a grid."""
 
     study: Any = None
 
@@ -229,12 +228,12 @@ class _Chooser:
         self._trials = trials
 
     def ask(self, count: int) -> list[Any]:
-        """Return some trials, fewer at the end."""
+        """Return the next trials; fewer, then none, at the end."""
         asked, self._trials = self._trials[:count], self._trials[count:]
         return asked
 
     def tell(self, trial: Any, value: float | None, was_pruned: bool) -> None:
-        """Take what came of a trial."""
+        """Receive the result of a trial."""
 
     def should_prune(self, trial: Any, value: float, epoch: int) -> bool:
         """Return whether a trial is not worth another epoch."""
@@ -320,7 +319,7 @@ def _grid_trials(space: Mapping[str, Any] | None, trials: int | None) -> list[An
 
 @dataclass
 class SearchResult:
-    """What a search has found: trials in order, and the models of all of them.
+    """The result of a search: its trials in order, and their models.
 
     >>> SearchResult("val_loss", larger_is_better=False).trials
     []
@@ -334,12 +333,12 @@ class SearchResult:
 
     @property
     def models(self) -> ModelSet:
-        """The models of all trials, those that were pruned as well."""
+        """The models of all trials, including those that were pruned."""
         return ModelSet(self.members)
 
     @property
     def best_trial(self) -> dict[str, Any]:
-        """The trial with the best value at its end."""
+        """The trial with the best final value."""
         ended = [t for t in self.trials if t["state"] == "complete"]
         if not ended:
             raise ValueError("No trial finished with a number.")
@@ -358,7 +357,7 @@ class SearchResult:
 
 
 class _Pruner(Callback):
-    """Tells a trial's value after each epoch, and stops it if it is pruned."""
+    """Reports a trial's value after each epoch, and stops it if it is pruned."""
 
     def __init__(self, chooser: _Chooser, trial: Any, monitor: str) -> None:
         super().__init__()
@@ -402,13 +401,13 @@ def search(
         trials: How many; 20, or the whole grid, by default.
         sampler: "random", "grid", "optuna", or a sampler of Optuna.
         pruner: A pruner of Optuna.
-        batch: How many trials are asked for at a time; four for each thread.
+        batch: How many trials are trained at once; four for each thread by default.
         monitor: The metric to judge by; the loss of validation if there is one.
         mode: "min" or "max", what is best.
-        seed: Of the choices, and, counted up, of the models.
+        seed: The seed of the choices; trial n trains its model with `seed + n`.
         storage: Where Optuna keeps its results, for its dashboard.
-        study_name: Their name there; a study of that name goes on.
-        **arguments: All that `fit_many` takes.
+        study_name: The name of the study there; an existing one is continued.
+        **arguments: Other arguments of `fit_many`.
 
     >>> import numpy as np, ganglion as keras
     >>> def build(rate):
@@ -422,8 +421,9 @@ def search(
     """
     if arguments.get("on") is not None:
         raise ValueError(
-            "`search` trains here: after each epoch of a trial it is decided whether "
-            "it goes on, by what the others have come to. `fit_many` has `on`."
+            "`search` trains on this machine: after each epoch of a trial it decides "
+            "whether the trial goes on, by the results of the others. `fit_many` "
+            "takes `on`."
         )
     if mode not in ("min", "max"):
         raise ValueError(f"`mode` must be 'min' or 'max', not {mode!r}.")
@@ -445,7 +445,7 @@ def search(
 
 
 def _run_batch(
-    asked: list[Any],
+    batch: list[Any],
     chooser: _Chooser,
     result: SearchResult,
     build: Callable[..., Any],
@@ -455,26 +455,23 @@ def _run_batch(
     arguments: dict[str, Any],
 ) -> None:
     def built(trial: int) -> Any:
-        own = asked[trial]
         if space is None:
-            return build(HyperParameters(own))
-        return build(**_chosen(space, own))
+            return build(HyperParameters(batch[trial]))
+        return build(**_chosen(space, batch[trial]))
 
-    pruners = [_Pruner(chooser, trial, result.monitor) for trial in asked]
-    asked_for = arguments.get("callbacks")
+    pruners = [_Pruner(chooser, trial, result.monitor) for trial in batch]
+    own_callbacks = arguments.get("callbacks")
 
     def callbacks(index: int) -> list[Any]:
-        chosen = asked_for(index) if callable(asked_for) else copy.deepcopy(asked_for)
-        chosen = list(chosen) if isinstance(chosen, (list, tuple)) else [chosen]
-        return [*(c for c in chosen if c is not None), pruners[index]]
+        return [*callbacks_for(own_callbacks, index), pruners[index]]
 
     settings = [
         {"trial": n, "seed": (seed + trial.number) % 2**32, "name": str(trial.number)}
-        for n, trial in enumerate(asked)
+        for n, trial in enumerate(batch)
     ]
     rest = {name: value for name, value in arguments.items() if name != "callbacks"}
     trained = fit_many(built, settings, *data, callbacks=callbacks, **rest)
-    for trial, pruner, member in zip(asked, pruners, trained, strict=True):
+    for trial, pruner, member in zip(batch, pruners, trained, strict=True):
         _tell(chooser, result, trial, pruner, member)
 
 

@@ -1,8 +1,8 @@
 """A set of models in one file: a zip archive whose members are `.keras` files.
 
 `set.json` has the settings and histories, `models/0000.keras` and so on the models,
-each of which opens by itself once it is taken out. While a set is being trained, the
-same files lie in a folder beside the file-to-be, so that nothing finished is lost.
+each of which can be extracted and loaded by itself. While a set is being trained, the
+same files lie in a folder beside the archive's path, so that no finished model is lost.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -37,25 +37,37 @@ def save(models: ModelSet, path: Any, overwrite: bool = True) -> None:
 
     Args:
         models: The set.
-        path: The file; `.zip` is a good ending, for a zip archive it is.
-        overwrite: Whether to replace a file that is there.
+        path: The file, a zip archive.
+        overwrite: Whether to replace an existing file.
     """
+    contents = (_keras_bytes(member.model) for member in models)
+    _write_set(path, models, contents, overwrite=overwrite)
+
+
+def _write_set(
+    path: Any,
+    members: Iterable[Member],
+    contents: Iterable[bytes],
+    extra: dict[str, Any] | None = None,
+    overwrite: bool = True,
+) -> None:
+    """Write the records of models and the contents of their `.keras` files."""
 
     def write(file: BinaryIO) -> None:
         with zipfile.ZipFile(file, "w") as target:
-            records = [_record(member) for member in models]
-            text = json.dumps({"format": FORMAT, "members": records}, indent=1)
-            target.writestr(INDEX, text)
-            for number, member in enumerate(models):
-                target.writestr(_member_name(number), _keras_bytes(member.model))
+            records = [_record(member) for member in members]
+            index = {"format": FORMAT, "members": records, **(extra or {})}
+            target.writestr(INDEX, json.dumps(index, indent=1))
+            for number, content in enumerate(contents):
+                target.writestr(_member_name(number), content)
 
     write_checked(path, write, overwrite)
 
 
 def load(path: Any, custom_objects: dict[str, Any] | None = None) -> ModelSet:
-    """Load a set that `ModelSet.save` or `fit_many(resume=...)` has written.
+    """Load a set written by `ModelSet.save` or `fit_many(resume=...)`.
 
-    Settings are as they were, but for arrays such as `rows`, of which only the size and
+    Settings are restored, except for arrays such as `rows`, of which only the shape and
     a checksum are kept.
     """
     with reading(path):
@@ -80,11 +92,11 @@ def _keras_bytes(model: Any) -> bytes:
     return buffer.getvalue()
 
 
-# ---- what is known of a model, as JSON -----------------------------------------------
+# ---- the record of a model, as JSON --------------------------------------------------
 
 
 def plain(value: Any) -> Any:
-    """Return a value of a setting as JSON has it; an array as its size and checksum.
+    """Return a value of a setting as JSON has it; an array as its shape and checksum.
 
     >>> plain(np.float32(0.5)), plain((1, "a"))
     (0.5, [1, 'a'])
@@ -159,35 +171,32 @@ def _member(record: dict[str, Any], model: Any) -> Member:
 
 
 def packed(member: Member) -> tuple[dict[str, Any], bytes]:
-    """Return a member as what is known of it and the bytes of a `.keras` file."""
+    """Return the record of a member and the bytes of a `.keras` file."""
     return _record(member), _keras_bytes(member.model)
 
 
 def unpacked(
     plan: ModelPlan, model: Any, record: dict[str, Any], content: bytes
 ) -> Member:
-    """Return a member from what `packed` made of it, in a model that is built alike."""
+    """Return a member from the result of `packed`; `model` takes its weights."""
     with tempfile.TemporaryDirectory(prefix="ganglion-") as folder:
         path = Path(folder, "model.keras")
         files.write_file(path, content)
         saving.load_checkpoint(path, model)
-    history, seconds = _history(record, model), float(record["seconds"])
-    return Member(
-        plan.index, plan.name, plan.setting, plan.seed, model, history, seconds
-    )
+    return plan.member(model, _history(record, model), float(record["seconds"]))
 
 
 # ---- while it is being trained -------------------------------------------------------
 
 
 class SavedAsItGoes:
-    """The folder of a set that is not complete; what is in it is not trained again.
+    """The folder of an incomplete set; the models in it are not trained again.
 
     Args:
-        path: The file that the set becomes.
+        path: The file of the complete set.
         settings: The settings of all models, to compare with those in the folder.
-        arguments: What `fit` is given for all of them.
-        checksum: Of the data.
+        arguments: The arguments of `fit` for all of them.
+        checksum: The checksum of the data.
     """
 
     def __init__(
@@ -214,13 +223,14 @@ class SavedAsItGoes:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._write(INDEX, json.dumps(plan | {"seeds": self.seeds}).encode())
 
-    def _write(self, name: str, content: bytes | Callable[[BinaryIO], Any]) -> None:
+    def _write(self, name: str, content: bytes) -> None:
         files.write_file(self._folder / name, content)
 
     def _unpack(self) -> None:
         """Take a complete set apart, to be compared and read like an unfinished one."""
         with reading(self.path), archive.opened(self.path, "set of models") as stored:
-            data = json.loads(archive.member(stored, INDEX, _MOST_INDEX))
+            content = archive.member(stored, INDEX, _MOST_INDEX)
+            data = budget.parsed_json(content)
             if "plan" not in data:
                 raise ValueError(
                     "it is a set that was saved as a whole: load it with many.load, or "
@@ -228,17 +238,17 @@ class SavedAsItGoes:
                 )
             with files.new_folder(self._folder) as folder:
                 (folder / INDEX).write_text(json.dumps(data["plan"]))
-                for number, record in enumerate(data["members"]):
-                    text = json.dumps({"format": FORMAT, "members": [record]})
-                    (folder / _part_name(number, "json")).write_text(text)
+                for number, record in enumerate(_records(content)):
+                    path = folder / _part_name(number, "json")
+                    path.write_bytes(_index_of_one(record))
                     content = archive.member(stored, _member_name(number), None)
-                    (folder / _part_name(number, "keras")).write_bytes(content)
+                    path.with_suffix(".keras").write_bytes(content)
 
     def _checked(self, plan: dict[str, Any]) -> list[int]:
         """Return the seeds of the set that is being resumed; refuse another set."""
         index = self._folder / INDEX
         with reading(index):
-            before = json.loads(files.read_file(index))
+            before = budget.parsed_json(files.read_file(index))
             plan = json.loads(json.dumps(plan))  # as it looks when it is read
             for name, what in (
                 ("settings", "settings"),
@@ -260,38 +270,36 @@ class SavedAsItGoes:
         """Return whether a model is finished."""
         return (self._folder / _part_name(plan.index, "json")).exists()
 
-    def keep(self, plan: ModelPlan, member: Member) -> None:
+    def keep(self, member: Member) -> None:
         """Keep a model that is finished."""
-        self._write(_part_name(plan.index, "keras"), _keras_bytes(member.model))
-        # Behind the model: who finds this finds that.
-        text = json.dumps({"format": FORMAT, "members": [_record(member)]})
-        self._write(_part_name(plan.index, "json"), text.encode())
+        self._write(_part_name(member.index, "keras"), _keras_bytes(member.model))
+        # Written last: `has` looks for it.
+        record = _index_of_one(_record(member))
+        self._write(_part_name(member.index, "json"), record)
 
-    def read(self, plan: ModelPlan, model: Any) -> tuple[History, float]:
-        """Give a model the weights of the one that is finished."""
+    def read(self, plan: ModelPlan, model: Any) -> Member:
+        """Return a finished model; `model` takes its weights."""
         path = self._folder / _part_name(plan.index, "json")
         with reading(path):
             (record,) = _records(files.read_file(path))
             history, seconds = _history(record, model), float(record["seconds"])
-        saving.load_checkpoint(self._folder / _part_name(plan.index, "keras"), model)
-        return history, seconds
+        saving.load_checkpoint(path.with_suffix(".keras"), model)
+        return plan.member(model, history, seconds)
 
     def complete(self, models: ModelSet) -> None:
         """Make one file of the folder."""
-
-        def write(file: BinaryIO) -> None:
-            with zipfile.ZipFile(file, "w") as target:
-                plan = json.loads(files.read_file(self._folder / INDEX))
-                records = [_record(member) for member in models]
-                index = {"format": FORMAT, "members": records, "plan": plan}
-                target.writestr(INDEX, json.dumps(index, indent=1))
-                for number in range(len(models)):
-                    part = self._folder / _part_name(number, "keras")
-                    target.writestr(_member_name(number), files.read_file(part))
-
-        write_checked(self.path, write)
+        plan = json.loads(files.read_file(self._folder / INDEX))
+        contents = (
+            files.read_file(self._folder / _part_name(number, "keras"))
+            for number in range(len(models))
+        )
+        _write_set(self.path, models, contents, {"plan": plan})
         shutil.rmtree(self._folder)
 
 
 def _part_name(number: int, ending: str) -> str:
     return f"{number:04d}.{ending}"
+
+
+def _index_of_one(record: dict[str, Any]) -> bytes:
+    return json.dumps({"format": FORMAT, "members": [record]}).encode()

@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from ganglion.callbacks import History
 from ganglion.config import closest
+from ganglion.many.model_set import Member
 from ganglion.variables import draw_seed
 
 Setting = Mapping[str, Any]
@@ -43,7 +45,7 @@ class ModelPlan:
     index: int
     name: str
     setting: dict[str, Any]  # as it was given
-    seed: int | None  # None for a model that is there already
+    seed: int | None  # None for a model that exists already
     for_builder: dict[str, Any] = field(default_factory=dict)
     for_fit: dict[str, Any] = field(default_factory=dict)
     own: dict[str, Any] = field(default_factory=dict)
@@ -53,16 +55,22 @@ class ModelPlan:
         text = ", ".join(f"{name}={value!r}" for name, value in shown.items())
         return f"model {self.index} ({text or self.name})"
 
+    def member(self, model: Any, history: History, seconds: float) -> Member:
+        """Return the model of this plan, trained."""
+        return Member(
+            self.index, self.name, self.setting, self.seed, model, history, seconds
+        )
+
 
 def plans_for(
     build: Callable[..., Any] | None,
     settings: Sequence[Setting],
     seeds: Sequence[int] | None = None,
 ) -> list[ModelPlan]:
-    """Return a plan for every setting; refuse names that nobody takes.
+    """Return a plan for every setting; refuse names that nothing takes.
 
     Args:
-        build: The builder; None for models that are there already.
+        build: The builder; None for models that exist already.
         settings: A dictionary for each model.
         seeds: Seeds for the settings that have none; drawn by default.
     """
@@ -97,7 +105,7 @@ def _divided(
     build: Callable[..., Any] | None,
     takes: Mapping[str, inspect.Parameter],
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Return what goes to the builder, to `fit`, and what is the set's."""
+    """Return the arguments of the builder, of `fit`, and those for the set itself."""
     if not isinstance(setting, Mapping):
         raise TypeError(
             f"Setting {index} is {setting!r:.60}, not a dictionary of names and values."
@@ -118,23 +126,18 @@ def _divided(
             for_fit[name] = value
         else:
             known = [n for n, p in takes.items() if p.kind is not p.VAR_KEYWORD]
-            who = "The builder" if build is not None else "`fit`"
+            function = "The builder" if build is not None else "`fit`"
             raise ValueError(
-                f"Setting {index} has {name!r}, which nothing takes. {who} does not "
-                f"have such an argument. {closest(name, (*known, *OF_FIT, *OWN))}"
+                f"Setting {index} has {name!r}, which nothing takes. {function} does "
+                f"not have such an argument. {closest(name, (*known, *OF_FIT, *OWN))}"
             )
     return for_builder, for_fit, own
 
 
 def _taken_by(build: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    if not callable(build):
-        raise TypeError(
-            f"`build` must be a function that returns a compiled model, or a list of "
-            f"compiled models, not {build!r:.60}."
-        )
     try:
         parameters = inspect.signature(build).parameters
-    except ValueError:  # some built-in functions do not say what they take
+    except ValueError:  # some built-in functions have no signature
         parameters = inspect.signature(lambda **kwargs: None).parameters
     return {
         name: parameter
@@ -155,8 +158,7 @@ def _check_missing(
     ]
     if missing:
         raise ValueError(
-            f"Setting {index} does not say {', '.join(missing)}, which the builder "
-            "needs."
+            f"Setting {index} lacks {', '.join(missing)}, which the builder needs."
         )
 
 
@@ -171,7 +173,7 @@ def _checked_seed(index: int, seed: Any) -> int:
 
 
 def _names(settings: Sequence[Setting]) -> list[str]:
-    """Return the names of the models; refuse one that two of them have."""
+    """Return the names of the models; refuse a name that occurs twice."""
     width = len(str(len(settings) - 1))
     names: dict[str, int] = {}
     for index, setting in enumerate(settings):

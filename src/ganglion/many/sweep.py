@@ -1,8 +1,8 @@
-"""`ganglion sweep`: an experiment over settings, seeds and folds, and what came of it.
+"""`ganglion sweep`: an experiment over settings, seeds and folds, and its results.
 
-An experiment is a recipe, or a script with a function `build` and one `data`. Its
-models are one set; those that differ in seeds and folds alone are a group, of which
-the mean and the spread are reported.
+An experiment is a recipe, or a script with the functions `build` and `data`. Its models
+are one set; those that differ only in seeds and folds form a group, of which the mean
+and the spread are reported.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MOST_SEEDS = 1_000_000
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is trained again and again: a builder, its data, and how it is judged."""
+    """A builder, its data, and the metric that its models are judged by."""
 
     name: str
     title: str
@@ -54,7 +54,7 @@ class Experiment:
     remark: str = ""
 
 
-# ---- what is swept over --------------------------------------------------------------
+# ---- experiments and their settings --------------------------------------------------
 
 
 def parse_seeds(text: str) -> list[int]:
@@ -131,7 +131,7 @@ def of_recipe(recipe: Recipe) -> Experiment:
 
 
 def recipe_values(recipe: Recipe, texts: Sequence[str]) -> dict[str, list[Any]]:
-    """Return the values that a recipe is swept over, by what they are called inside."""
+    """Return the values that a recipe is swept over, by the names of its fields."""
     values = parse_sweep(texts, "--set", RECIPE_KEYS)
     if "momentum" in values and recipe.optimizer[0] != "SGD":
         raise ValueError(
@@ -191,7 +191,7 @@ def settings_of(
     seeds: Sequence[int],
     fold_count: int | None,
 ) -> list[dict[str, Any]]:
-    """Return the settings of all models: those of a group beside each other."""
+    """Return the settings of all models, those of a group side by side."""
     groups: list[Any] = [grid(**values)]
     if fold_count is not None:
         groups.append(folds(len(experiment.training[0]), fold_count, seed=0))
@@ -209,27 +209,24 @@ def run(
     progress: Progress | None = None,
     command: str = "",
 ) -> tuple[Results, bool]:
-    """Train all models; return the results, and whether all came to their end."""
+    """Train all models; return the results, and whether all of them finished."""
     has_folds = any("fold" in setting for setting in settings)
     began, started = time.perf_counter(), datetime.now().astimezone()
     try:
-        trained, is_whole = (
-            fit_many(
-                experiment.build,
-                settings,
-                *experiment.training,
-                epochs=epochs or experiment.epochs,
-                validation_data=None if has_folds else experiment.testing,
-                threads=threads,
-                resume=save,
-                on=on,
-                progress=progress or Progress(0),
-                **experiment.arguments,
-            ),
-            True,
+        trained = fit_many(
+            experiment.build,
+            settings,
+            *experiment.training,
+            epochs=epochs or experiment.epochs,
+            validation_data=None if has_folds else experiment.testing,
+            threads=threads,
+            resume=save,
+            on=on,
+            progress=progress or Progress(0),
+            **experiment.arguments,
         )
     except Interrupted as stopped:
-        trained, is_whole = stopped.finished, False
+        trained = stopped.finished
     if not trained:
         raise KeyboardInterrupt
     score = trained.monitor(experiment.score or default_score(trained))
@@ -249,19 +246,19 @@ def run(
         remark=experiment.remark,
         models=[model_record(member) for member in trained],
     )
-    return results, is_whole
+    return results, len(trained) == len(settings)
 
 
 def grows(trained: ModelSet, score: str) -> bool:
-    """Return whether a score is better the larger it is."""
+    """Return whether a larger score is better."""
     try:
         return trained.larger_is_better(score)
-    except ValueError:  # a metric that nobody knows; what is to shrink is a loss
+    except ValueError:  # an unknown metric: what should shrink is usually a loss
         return True
 
 
 def default_score(trained: ModelSet) -> str:
-    """Return the metric that models are judged by if nobody says which."""
+    """Return the metric that models are judged by if the experiment names none."""
     known = trained[0].history.history
     names = ("val_accuracy", "val_loss", "accuracy", "loss")
     return next(name for name in names if name in known)
@@ -282,7 +279,7 @@ def model_record(member: Member) -> dict[str, Any]:
 
 
 def _numbers(values: Sequence[Any]) -> list[float | None]:
-    """Return values as JSON has them: what is no number is null."""
+    """Return values for JSON, which has neither NaN nor infinities: null for these."""
     return [float(v) if np.ndim(v) == 0 and math.isfinite(v) else None for v in values]
 
 
@@ -291,7 +288,7 @@ def _numbers(values: Sequence[Any]) -> list[float | None]:
 
 @dataclass(frozen=True)
 class Results:
-    """What a sweep came to, as plain data."""
+    """The results of a sweep, as plain data."""
 
     name: str
     title: str
@@ -340,7 +337,7 @@ def _words(setting: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Group:
-    """Models of the same settings, with other seeds or folds."""
+    """Models that differ only in their seeds and folds."""
 
     words: str
     models: list[dict[str, Any]]
@@ -386,7 +383,7 @@ class Group:
 
     @property
     def failed(self) -> int:
-        """How many models have stopped without a number for the score."""
+        """How many models ended without a finite score."""
         return len(self.models) - len(self.scores)
 
     def row(self) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""What a sweep came to: a table in the terminal, live or at its end, and a page."""
+"""The results of a sweep: a table in the terminal, live or at its end, and a page."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -50,8 +51,10 @@ def cells(group: Group) -> list[str]:
 # ---- in the terminal -----------------------------------------------------------------
 
 
-def terminal_table(groups: list[Group], title: str, published: Results | None) -> Any:
-    """Return the groups as a table of Rich, what is published below them."""
+def terminal_table(
+    groups: list[Group], title: str, published: Sequence[dict[str, Any]] = ()
+) -> Any:
+    """Return the groups as a table of Rich, with the published figures below them."""
     from rich.table import Table
 
     shown = Table(
@@ -61,21 +64,17 @@ def terminal_table(groups: list[Group], title: str, published: Results | None) -
         column.justify = "right"
     for group in groups:
         shown.add_row(terminal.cell(group.label), *cells(group))
-    for figure in published.published if published is not None else ():
+    for figure in published:
         name = f"published: {figure['system']} ({figure['time']})"
         empty = [NOTHING] * (len(COLUMNS) - 2)
         shown.add_row(terminal.cell(name), NOTHING, f"{figure['score']:.4f}", *empty)
     return shown
 
 
-def title_of(results: Results) -> str:
-    """Return what the table is of."""
-    return f"{results.name}: {results.score} after {results.epochs} epochs"
-
-
 def show(results: Results) -> None:
     """Print the table of a sweep."""
-    terminal.show(terminal_table(results.groups, title_of(results), results))
+    title = f"{results.name}: {results.score} after {results.epochs} epochs"
+    terminal.show(terminal_table(results.groups, title, results.published))
 
 
 class LiveTable(Progress):
@@ -105,7 +104,7 @@ class LiveTable(Progress):
             records = list(map(model_record, ordered))
             groups = groups_of(records, score, grows(done, score))
         title = f"{self._name}: {len(done)}/{self.total} models  {self.time_left}"
-        return terminal_table(groups, title, None)
+        return terminal_table(groups, title)
 
     def end(self) -> None:
         if self._live is not None:

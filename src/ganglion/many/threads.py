@@ -1,4 +1,4 @@
-"""Work spread over threads of Python, each with programs on threads of its own."""
+"""Python threads that share tasks; the compiled steps of each use their own threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POLL_SECONDS = 0.1
 
 
 def workers_for(tasks: int, threads: int | None) -> tuple[int, int]:
-    """Return how many workers there are, and the threads that each may use.
+    """Return the number of workers and the number of threads each may use.
 
     >>> workers_for(100, 2), workers_for(1, 4), workers_for(3, 8)
     ((2, 1), (1, 4), (3, 2))
@@ -44,7 +44,7 @@ class Workers:
     def run(self, work: Callable[[], None], wait: Callable[[], None]) -> None:
         """Run `work` in every thread, and `wait` here until all are done.
 
-        What one of them raises ends the others after their chunk of steps, and is
+        An error in one thread stops the others after their chunk of steps, and is
         raised here.
         """
         threads = [
@@ -76,7 +76,7 @@ class Workers:
 
 
 def _ignore(message: str) -> None:
-    """A model in a thread says nothing; see `Watch`."""
+    """Ignore a warning: `Watch` keeps those of a model."""
 
 
 @contextmanager
@@ -90,21 +90,21 @@ def noted(text: str) -> Iterator[None]:
 
 
 def mapped(
-    function: Callable[[T], R], things: Sequence[T], threads: int | None = None
+    function: Callable[[T], R], arguments: Sequence[T], threads: int | None = None
 ) -> list[R]:
-    """Return what a function makes of each thing, computed by several threads."""
-    results: list[Any] = [None] * len(things)
-    waiting = iter(list(enumerate(things)))
+    """Return the results of a function for all arguments, computed in threads."""
+    results: list[Any] = [None] * len(arguments)
+    waiting = iter(range(len(arguments)))
     lock = threading.Lock()
-    workers = Workers(*workers_for(len(things), threads))
+    workers = Workers(*workers_for(len(arguments), threads))
 
     def work() -> None:
         while not workers.is_stopped:
             with lock:
-                index, thing = next(waiting, (None, None))
+                index = next(waiting, None)
             if index is None:
                 return
-            results[index] = function(thing)  # type: ignore[arg-type]
+            results[index] = function(arguments[index])
 
     workers.run(work, wait=lambda: None)
     if workers.interrupt.requested:

@@ -1,4 +1,4 @@
-"""What a set of models is used for: predictions, evaluations, and one model of all."""
+"""Predictions and metrics of many models at once, and ensembles of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ganglion.training.sharing import SharedSteps
 
 
 def models_of(models: Iterable[Any], verb: str) -> list[Any]:
-    """Return the models of a set or of a list; refuse what is none."""
+    """Return the models of a set or of a list; refuse anything else."""
     members = [m.model if isinstance(m, Member) else m for m in models]
     if not members:
         raise ValueError(f"`{verb}`: there are no models.")
@@ -37,7 +37,7 @@ def predict_many(
     """Return the predictions of many models, with a first axis for the model.
 
     Args:
-        models: A `ModelSet`, or models; all of one form of output.
+        models: A `ModelSet`, or models; their outputs must have equal shapes.
         x: The inputs, which are held once.
         batch_size: Rows at a time.
         threads: How many models predict at the same time.
@@ -50,7 +50,7 @@ def predict_many(
         chosen,
         threads,
     )
-    _check_alike([_forms(output) for output in outputs], "predict_many")
+    _check_alike([_shapes(output) for output in outputs], "predict_many")
     columns = zip(*map(tree.flatten, outputs), strict=True)
     return tree.pack(outputs[0], [np.stack(column) for column in columns])
 
@@ -112,9 +112,8 @@ def ensemble(models: Iterable[Any], spread: bool = False) -> Any:
                 f"`ensemble`: model {index} is not made of Keras tensors, or has no "
                 "weights yet: begin it with an Input."
             )
-    inputs = [_forms(model._network.inputs) for model in chosen]
-    _check_alike(inputs, "ensemble", "input")
-    _check_alike([_forms(m._network.outputs) for m in chosen], "ensemble")
+    _check_alike([_shapes(m._network.inputs) for m in chosen], "ensemble", "input")
+    _check_alike([_shapes(m._network.outputs) for m in chosen], "ensemble")
     tensors = tree.map_leaves(_input_like, chosen[0]._network.inputs)
     outputs = [_copied(m, index)(tensors) for index, m in enumerate(chosen)]
     columns = [ops.stack(c) for c in zip(*map(tree.flatten, outputs), strict=True)]
@@ -132,21 +131,21 @@ def _input_like(tensor: Any) -> Any:
 
 
 def _copied(model: Any, index: int) -> Any:
-    """Return a copy with the same weights, and a name that no other one has."""
-    config = clone_model(model)
-    config.set_weights(model.get_weights())
-    config.name = f"member_{index}"
-    return config
+    """Return a copy with the same weights and a name of its own."""
+    copy = clone_model(model)
+    copy.set_weights(model.get_weights())
+    copy.name = f"member_{index}"
+    return copy
 
 
-def _forms(structure: Any) -> list[tuple[Any, ...]]:
+def _shapes(structure: Any) -> list[tuple[Any, ...]]:
     return [tuple(leaf.shape) for leaf in tree.flatten(structure)]
 
 
-def _check_alike(forms: list[Any], verb: str, what: str = "output") -> None:
-    for index, form in enumerate(forms):
-        if form != forms[0]:
+def _check_alike(shapes: list[Any], verb: str, what: str = "output") -> None:
+    for index, shape in enumerate(shapes):
+        if shape != shapes[0]:
             raise ValueError(
-                f"`{verb}` needs models whose {what}s agree: model 0 has {forms[0]}, "
-                f"model {index} has {form}."
+                f"`{verb}` needs models whose {what}s agree: model 0 has {shapes[0]}, "
+                f"model {index} has {shape}."
             )

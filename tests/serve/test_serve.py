@@ -7,6 +7,7 @@ import http.client
 import io
 import json
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ pytest.importorskip("uvicorn")
 from serving import JSON, Running
 
 import ganglion as keras
-from ganglion.serve import app, limits, openapi, server, trial
+from ganglion.serve import app, limits, metrics, openapi, server, trial
 from ganglion.serve.batching import Batcher
 from ganglion.serve.interface import Interface
 from ganglion.serve.refusal import Refused
@@ -357,3 +358,13 @@ def test_answers_are_sent_at_once() -> None:
     port = taken.getsockname()[1]
     with taken, pytest.raises(OSError, match=r"--port, or 0 for a free one"):
         server.listen("127.0.0.1", port)
+
+
+def test_memory_is_reported_as_unknown_where_the_system_does_not_tell(monkeypatch):
+    def missing(*args, **kwargs):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(metrics, "open", missing, raising=False)
+    monkeypatch.setattr(metrics.sys, "platform", "win32")
+    monkeypatch.setitem(sys.modules, "resource", None)  # Windows has none
+    assert "process_resident_memory_bytes 0" in metrics.Metrics().text(rows_waiting=0)

@@ -1,4 +1,4 @@
-"""What the server has done, as Prometheus reads it."""
+"""Counters of the server in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Histogram:
-    """How many values there were up to each of some limits.
+    """Counts values up to each of some limits.
 
     >>> histogram = Histogram("rows", "Rows a batch.", (1, 4))
     >>> for value in (1, 3, 9):
@@ -85,11 +85,13 @@ def _head(name: str, about: str, kind: str) -> Iterator[str]:
 
 
 def _resident_bytes() -> int:
-    """Return the memory in use; the most that was, where the present is unknown."""
+    """Return the memory in use; its peak on macOS, 0 where neither is known."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
+        if sys.platform == "win32":
+            return 0
         import resource
 
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -7,7 +7,6 @@ engines are given the same decoded pixels, labels and ImageNet weights.
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import time
 from collections.abc import Callable
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from ganglion.race.engines.worker import most_memory
 
 HEAD_RATE, BODY_RATE = 1e-3, 1e-4  # PyTorch's: what is new learns faster
 
@@ -178,8 +179,7 @@ def main() -> None:
     task = json.load(sys.stdin)
     answer, sys.stdout = sys.stdout, sys.stderr  # whatever engines print is a log
     result = ENGINES[task["engine"]](task, _arrays(Path(task["data"])))
-    usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    result["peak_memory"] = usage * (1 if sys.platform == "darwin" else 1024)
+    result["peak_memory"] = most_memory()
     answer.write(json.dumps(result) + "\n")
 
 

@@ -1,1 +1,1 @@
-"""Pages of HTML that are whole: one style, no network, no script but their own."""
+"""HTML pages of one file: one style, no network, no script but their own."""

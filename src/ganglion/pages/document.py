@@ -1,7 +1,7 @@
-"""A page that is whole: style, data and scripts inside, and nothing else allowed.
+"""A self-contained page: style, data and scripts inside, and nothing else allowed.
 
-A content security policy names the scripts and styles by their hashes: text of a log,
-a file or a model that holds a script is shown, never run.
+A content security policy lists the hashes of the scripts and styles: a script in the
+text of a log, a file or a model is shown, never run.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def document(
     """Return a page as text.
 
     Args:
-        title: Of the window.
-        body: What is shown.
+        title: The title of the window.
+        body: The visible content.
         generator: The command that made it.
         data: JSON for the scripts, each by the id of its element.
         scripts: Texts of JavaScript, in the order they run.
         styles: Texts of CSS, after the common style sheet.
-        allow: What the policy allows beside these, as "connect-src 'self'".
+        allow: Further rules of the policy, such as "connect-src 'self'".
     """
     style = "\n".join([asset("page.css"), *styles])
     return Template(asset("page.html")).substitute(

@@ -1,4 +1,4 @@
-"""HTML out of Python: text is escaped unless it is markup that was made here."""
+"""HTML built in Python: text is escaped unless it is markup that was made here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Attribute = str | int | float | bool | None
 
 
 class Html(str):
-    """Text that is markup already."""
+    """Text that is already markup."""
 
     __slots__ = ()
 
@@ -30,7 +30,7 @@ def escaped(text: str) -> Html:
 
 
 def clean(text: str) -> str:
-    """Return text without terminal colours and without what a page cannot hold."""
+    """Return text without terminal colours and characters that HTML does not allow."""
     text = _CONTROLS.sub("\ufffd", _COLOURS.sub("", text).replace("\r\n", "\n"))
     return text.encode("utf-8", "replace").decode("utf-8")
 

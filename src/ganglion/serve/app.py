@@ -1,7 +1,7 @@
 """The HTTP interface: a Starlette application around one model.
 
-Read `Service` first: what can be asked of a model, whoever asks. `application` gives
-each of it a path; every refusal is a status and a reason as JSON.
+Read `Service` first: it answers requests without knowing HTTP paths. `application`
+maps paths to it; every refusal is a status and a reason as JSON.
 """
 
 from __future__ import annotations
@@ -33,21 +33,19 @@ from ganglion.serve.refusal import Refused
 PREDICT, MAPS = "predict", "maps"
 BATCH_SIZE = 64
 MOST_BYTES = 8_000_000
-DRAIN_SECONDS = (
-    5.0  # in which a client may end what it is sending, before it is cut off
-)
+DRAIN_SECONDS = 5.0  # for a client to finish sending a body that is refused
 HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 
 log = logging.getLogger("ganglion.serve")
 
 
 class Service:
-    """A model that answers many at once.
+    """A model that answers many requests at once.
 
     Args:
         model: Made by `Sequential` or the functional API.
         batch_size: Rows that are computed at once, at most.
-        most_bytes: Of the body of a request.
+        most_bytes: The largest body of a request.
         rate: Requests a second from one address, None for any number.
     """
 
@@ -66,15 +64,13 @@ class Service:
         self.rate_limit = None if rate is None else RateLimit(rate)
         self.is_stopping = False
         compute = {PREDICT: self._predict, MAPS: self._maps}
-        self.batcher = Batcher(
-            compute, batch_size, lambda _, rows: self.metrics.batches.add(rows)
-        )
+        self.batcher = Batcher(compute, batch_size, self.metrics.batches.add)
 
     def warm_up(self) -> None:
         """Compile for batches of every size, so that no request waits for it."""
         inputs = self.interface.inputs
         if any(tensor.is_text or tensor.size is None for tensor in inputs):
-            return  # what will be asked is not known
+            return  # the shapes of requests are not known
         row = [
             np.zeros((1, *map(int, tensor.shape)), tensor.dtype)  # type: ignore[arg-type]
             for tensor in inputs
@@ -95,7 +91,7 @@ class Service:
         return [cam.scores, cam.maps]
 
     async def ask(self, arrays: Arrays, maps: bool = False) -> dict[str, Any]:
-        """Return what the model says of some rows, as JSON can hold it."""
+        """Return the model's answer for some rows, ready for JSON."""
         outputs = await self.batcher(MAPS if maps else PREDICT, arrays)
         if not maps:
             return self.interface.answer(outputs)
@@ -103,7 +99,7 @@ class Service:
         return self.interface.answer([scores]) | {"maps": drawn.tolist()}
 
     async def ask_json(self, body: bytes) -> dict[str, Any]:
-        """Answer a request of rows."""
+        """Answer a request with rows as JSON."""
         try:
             data = json.loads(body)
         except (ValueError, RecursionError) as error:
@@ -120,7 +116,7 @@ class Service:
         return await self.ask(self.interface.rows(data.get("rows")), maps)
 
     async def ask_image(self, body: bytes) -> dict[str, Any]:
-        """Answer a request of a picture."""
+        """Answer a request with a picture."""
         form = self.interface.form
         if form is None:
             raise Refused(415, "This model takes no pictures; send rows as JSON.")
@@ -138,10 +134,8 @@ class Service:
 
 def application(service: Service, page: str) -> Starlette:
     """Return the application; `page` is shown at `/`."""
-    model, described = (
-        service.interface.as_data(),
-        openapi.description(service.interface),
-    )
+    model = service.interface.as_data()
+    described = openapi.description(service.interface)
 
     async def predict(request: Request) -> Response:
         return await _predict(service, request)
@@ -201,11 +195,11 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def _counted(service: Service, path: str, answer: Endpoint) -> Endpoint:
-    """Return an endpoint that counts its answers, and says why it refuses."""
+    """Return an endpoint that counts its answers by their status."""
 
     async def endpoint(request: Request) -> Response:
         service.metrics.in_progress += 1
-        status = 499  # what others count where the client has gone
+        status = 499  # nginx' code for a client that has closed the connection
         try:
             response = await _answered(answer, request)
             status = response.status_code
@@ -279,13 +273,13 @@ async def _predict(service: Service, request: Request) -> Response:
 
 
 async def _drain(request: Request) -> None:
-    """Throw away the rest of a body that is refused.
+    """Discard the rest of a body that is refused.
 
-    A connection that is closed while the other side still sends is reset, and the
-    reason would be lost on the way.
+    Closing a connection while the client still sends resets it, and the reason would be
+    lost on the way.
     """
     if "expect" in request.headers:
-        return  # it has sent nothing yet, and need not
+        return  # the client waits for permission to send
     try:
         async with asyncio.timeout(DRAIN_SECONDS):
             while (await request.receive()).get("more_body", False):

@@ -1,8 +1,8 @@
 """Requests that arrive together, answered by one `predict`.
 
-While the model computes, requests gather; then all that fit are one batch. A request
+While the model computes, requests queue up; then all that fit form one batch. A request
 that arrives alone does not wait. Batches are padded to a power of two, so that a model
-is compiled for a few sizes alone, and memory stays what it was.
+is compiled for only a few sizes and memory does not grow.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from ganglion.serve.refusal import Refused
 
 Arrays = list[np.ndarray]
 Compute = Callable[[Arrays], Arrays]
-MOST_WAITING = 64  # batches; more requests than these are refused, not kept
+MOST_WAITING = 64  # batches in the queue; further requests are refused
 
 
 @dataclass
 class Job:
-    """The rows of a request, and who waits for what the model says of them."""
+    """The rows of a request, and the future that receives the model's outputs."""
 
-    kind: str  # what to compute of them
+    kind: str  # of computation
     arrays: Arrays
     done: asyncio.Future[Arrays]
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """The number of rows."""
         return len(self.arrays[0])
 
     @property
-    def fits_with(self) -> Any:
-        """What jobs of one batch have in common."""
+    def key(self) -> Any:
+        """Equal for jobs that can share a batch."""
         return self.kind, [array.shape[1:] for array in self.arrays]
 
 
@@ -46,17 +46,17 @@ class Batcher:
     """Computes the rows of many requests together, in a thread of its own.
 
     Args:
-        compute: What to do with rows, by the name of it; called with an array an
-            input, gives an array an output.
+        compute: Functions by the kind of their computation; each takes an array per
+            input and returns an array per output.
         batch_size: Rows that are computed at once, at most.
-        watch: Called with the number of requests and rows of every batch.
+        watch: Called with the number of rows of every batch.
     """
 
     def __init__(
         self,
         compute: Mapping[str, Compute],
         batch_size: int,
-        watch: Callable[[int, int], None] = lambda requests, rows: None,
+        watch: Callable[[int], None] = lambda rows: None,
     ) -> None:
         self._compute, self.batch_size, self._watch = compute, batch_size, watch
         self._jobs: deque[Job] = deque()
@@ -66,11 +66,11 @@ class Batcher:
         self.rows_waiting = 0
 
     def start(self) -> None:
-        """Begin to answer; runs inside of the event loop."""
+        """Start answering; must be called inside the event loop."""
         self._task = asyncio.create_task(self._work())
 
     async def stop(self) -> None:
-        """End after what is being computed; jobs that still wait are refused."""
+        """Stop after the current batch; refuse the jobs that still wait."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -80,7 +80,7 @@ class Batcher:
         self._thread.shutdown()
 
     async def __call__(self, kind: str, arrays: Arrays) -> Arrays:
-        """Return what the model says of some rows."""
+        """Return the model's outputs for some rows."""
         rows = len(arrays[0])
         most = MOST_WAITING * self.batch_size
         if self.rows_waiting and self.rows_waiting + rows > most:
@@ -106,8 +106,7 @@ class Batcher:
         taken, rows = [first], first.rows
         left: deque[Job] = deque()
         for job in self._jobs:
-            fits = job.fits_with == first.fits_with
-            if fits and rows + job.rows <= self.batch_size:
+            if job.key == first.key and rows + job.rows <= self.batch_size:
                 taken.append(job)
                 rows += job.rows
             else:
@@ -121,7 +120,7 @@ class Batcher:
             np.concatenate(parts) if len(parts) > 1 else parts[0]
             for parts in zip(*(job.arrays for job in jobs), strict=True)
         ]
-        self._watch(len(jobs), len(arrays[0]))
+        self._watch(len(arrays[0]))
         loop = asyncio.get_running_loop()
         try:
             outputs = await loop.run_in_executor(
@@ -155,7 +154,7 @@ class Batcher:
         return [np.concatenate(outputs) for outputs in zip(*parts, strict=True)]
 
     def warm_up(self, kind: str, row: Arrays) -> None:
-        """Compile for every size of a batch, by one row repeated."""
+        """Compile for every size of a batch, with one row repeated."""
         for size in sizes(self.batch_size):
             self._run(kind, [np.repeat(array, size, axis=0) for array in row])
 
@@ -170,7 +169,7 @@ def sizes(batch_size: int) -> Sequence[int]:
 
 
 def padded(array: np.ndarray) -> np.ndarray:
-    """Return an array whose rows are a power of two; the last one is repeated.
+    """Return an array padded to a power of two rows by repeating the last one.
 
     >>> padded(np.arange(3)).tolist()
     [0, 1, 2, 2]

@@ -1,7 +1,7 @@
-"""What a model takes and gives: the shapes of its rows, its classes, its pictures.
+"""The inputs and outputs of a model: the shapes of its rows, its classes, its pictures.
 
 Start with `Interface.of`. The HTTP interface, its description and the page to try a
-model are all made of it; nothing here knows of HTTP.
+model are all derived from it; nothing here knows of HTTP.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ganglion.images.training import Classifier
 from ganglion.serve.refusal import Refused
 from ganglion.symbolic import TEXT
 
-# What the outputs are: the first three are scores of classes.
+# Kinds of outputs; the first three are scores of classes.
 SOFTMAX, SIGMOID, LOGITS, VALUES = "softmax", "sigmoid", "logits", "values"
 SHOWN = 40  # characters of a bad value in a message
 
 
 def numbers_text(shape: Sequence[int | None]) -> str:
-    """Return how many numbers there are in words.
+    """Return a shape in words.
 
     >>> numbers_text((28, None)), numbers_text((1,))
     ('28 × any numbers', 'one number')
@@ -64,15 +64,15 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Interface:
-    """A model as those see it who only use it."""
+    """A model as its users see it."""
 
     name: str
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     head: str
     classes: tuple[str, ...]  # none where the outputs are values
-    form: Form | None  # of pictures, where it takes them
-    maps: str | None  # how class activation maps are made, None where they are not
+    form: Form | None  # of pictures, if it takes them
+    maps: str | None  # the method for class activation maps, if there is one
 
     @classmethod
     def of(cls, model: Any) -> Interface:
@@ -100,7 +100,7 @@ class Interface:
     # ---- rows ------------------------------------------------------------------------
 
     def rows(self, rows: Any) -> list[np.ndarray]:
-        """Return the rows of a request as an array an input; say what is wrong."""
+        """Return the rows of a request as an array per input; refuse malformed ones."""
         if not isinstance(rows, list) or not rows:
             raise Refused(422, '"rows" must be a list of at least one row.')
         if len(self.inputs) == 1:
@@ -115,16 +115,16 @@ class Interface:
         ]
 
     def pixels(self, pixels: np.ndarray) -> list[np.ndarray]:
-        """Return decoded pictures as the model takes them."""
+        """Return decoded pictures in the shape and type of the model's input."""
         tensor = self.inputs[0]
         shape = (len(pixels), *tensor.shape)
         return [pixels.reshape(shape).astype(tensor.dtype)]  # type: ignore[arg-type]
 
     def answer(self, outputs: Sequence[np.ndarray]) -> dict[str, Any]:
-        """Return what the model said of some rows, as JSON can hold it.
+        """Return the outputs for some rows as an answer, ready for JSON.
 
         Raises:
-            Refused: Where it said no finite number.
+            Refused: If an output is not finite.
         """
         if not all(np.isfinite(output).all() for output in outputs):
             raise Refused(422, "The model's answer to these numbers is not finite.")
@@ -143,7 +143,7 @@ class Interface:
         return {"outputs": [dict(zip(names, row, strict=True)) for row in rows]}
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
-        """Return the probabilities of classes; of one unit, those of no and yes."""
+        """Return the probabilities of classes; for one unit, those of no and yes."""
         scores = scores.astype("float32")
         if self.head == LOGITS and scores.shape[-1] == 1:
             scores = 1 / (1 + np.exp(-scores))
@@ -155,7 +155,7 @@ class Interface:
         return scores
 
     def as_data(self) -> dict[str, Any]:
-        """Return the interface as JSON can hold it: for `/model`, and for the page."""
+        """Return the interface as plain data, for `/model` and for the page."""
         return {
             "name": self.name,
             "inputs": list(map(_tensor_data, self.inputs)),
@@ -179,7 +179,7 @@ def _tensor_data(tensor: Tensor) -> dict[str, Any]:
 
 
 def _head(model: Any, outputs: Sequence[Tensor]) -> str:
-    """Return what the outputs are, by the last activation, the loss and the notes."""
+    """Return the kind of outputs, by the last activation, the loss and the notes."""
     if len(outputs) != 1 or len(outputs[0].shape) != 1 or outputs[0].shape[0] is None:
         return VALUES
     call = model.outputs[0].call
@@ -205,7 +205,7 @@ def _array(tensor: Tensor, rows: list[Any]) -> np.ndarray:
         return _texts(tensor, rows)
     try:
         array = np.asarray(rows)
-    except (ValueError, OverflowError):  # of different lengths, or deeper than NumPy is
+    except (ValueError, OverflowError):  # ragged, or nested too deeply for NumPy
         array = np.empty(0, object)
     if array.dtype.kind not in "biuf" or not _fits(tensor, array.shape[1:]):
         raise _bad_row(tensor, rows)
@@ -216,7 +216,7 @@ def _array(tensor: Tensor, rows: list[Any]) -> np.ndarray:
 
 
 def _converted(tensor: Tensor, array: np.ndarray) -> np.ndarray:
-    """Return numbers in the input's type, if it holds them."""
+    """Return numbers in the input's type; refuse those that it cannot hold."""
     wanted = np.dtype(tensor.dtype) if tensor.dtype != "bfloat16" else np.dtype("f4")
     if wanted.kind in "iu":
         limits = np.iinfo(wanted)
@@ -248,19 +248,21 @@ def _sides(tensor: Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _bad_row(tensor: Tensor, rows: list[Any]) -> Refused:
-    """Return a refusal that names the first row that is not as it should be."""
+    """Return a refusal that names the first malformed row."""
     for number, row in enumerate(rows):
-        what = ""
+        problem = ""
         try:
             array = np.asarray(row)
             if array.dtype.kind not in "biuf":
-                what = f"holds what is not a number: {row!r:.{SHOWN}}"
+                problem = f"holds what is not a number: {row!r:.{SHOWN}}"
             elif not _fits(tensor, array.shape):
-                what = f"has {numbers_text(array.shape)}"
+                problem = f"has {numbers_text(array.shape)}"
         except (ValueError, OverflowError):
-            what = "has lists of different lengths"
-        if what:
-            return Refused(422, f"rows[{number}] {what}; {tensor.name!r} is {tensor}.")
+            problem = "has lists of different lengths"
+        if problem:
+            return Refused(
+                422, f"rows[{number}] {problem}; {tensor.name!r} is {tensor}."
+            )
     return Refused(422, f"The rows have different shapes; {tensor.name!r} is {tensor}.")
 
 

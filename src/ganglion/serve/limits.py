@@ -1,4 +1,4 @@
-"""How much a client may ask: bytes, bytes of all at once, requests a second."""
+"""Limits on requests: bytes of a body, bytes of all bodies, requests a second."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from contextlib import contextmanager
 
 from ganglion.serve.refusal import Refused
 
-BODY_SECONDS = 30.0  # a body that takes longer is a client that has gone, or means ill
-BODIES_AT_ONCE = 16  # largest ones that are kept in memory
+BODY_SECONDS = 30.0  # a client that takes longer is gone or hostile
+BODIES_AT_ONCE = 16  # of the largest size, in memory
 CLIENTS = 10_000  # whose requests are counted
 
 
 class RateLimit:
-    """A bucket of tokens a client, filled by `rate` a second, up to two seconds' worth.
+    """A token bucket per client, filled with `rate` a second up to two seconds' worth.
 
     >>> now = [0.0]
     >>> limit = RateLimit(1, clock=lambda: now[0])
@@ -34,18 +34,18 @@ class RateLimit:
         self._buckets: dict[str, tuple[float, float]] = {}  # tokens, and when
 
     def wait_of(self, client: str) -> float:
-        """Count a request; return the seconds to wait if it is one too many."""
+        """Count a request; return the seconds to wait if there were too many."""
         now = self._clock()
         tokens, before = self._buckets.pop(client, (self._most, now))
         tokens = min(self._most, tokens + (now - before) * self._rate)
         is_allowed = tokens >= 1
         self._buckets[client] = (tokens - is_allowed, now)
-        while len(self._buckets) > CLIENTS:  # whoever asked longest ago comes first
+        while len(self._buckets) > CLIENTS:  # the least recent client comes first
             del self._buckets[next(iter(self._buckets))]
         return 0.0 if is_allowed else (1 - tokens) / self._rate
 
     def check(self, client: str) -> None:
-        """Count a request; refuse it if it is one too many."""
+        """Count a request; refuse it if there were too many."""
         wait = self.wait_of(client)
         if wait:
             raise Refused(

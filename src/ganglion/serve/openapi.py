@@ -1,4 +1,4 @@
-"""The HTTP interface of a model, described as OpenAPI wants it."""
+"""The HTTP interface of a model as an OpenAPI description."""
 
 from __future__ import annotations
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 
-class Refused(Exception):  # noqa: N818 (said of a request, it is the error)
-    """Says why a request gets no answer.
+class Refused(Exception):  # noqa: N818 (a request is refused)
+    """A request that is refused, and why.
 
     Args:
-        status: Of HTTP: 4xx where another request would be answered, 503 where the
-            same one would be, later.
+        status: The status of HTTP: 4xx if the request must be changed, 503 if the same
+            one may succeed later.
         reason: What is wrong, and the way out.
         retry_after: Seconds after which to try again.
     """

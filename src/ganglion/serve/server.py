@@ -1,4 +1,4 @@
-"""The server around the application: uvicorn, with an end to its patience."""
+"""The server around the application: uvicorn, with timeouts for slow clients."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ganglion.serve.app import Service
 
-HEADER_SECONDS = 10  # a client that takes longer to say what it wants is let go
-IDLE_SECONDS = 15  # of a connection that is kept for the next request
-SHUTDOWN_SECONDS = 15  # for requests under way, after SIGTERM or Ctrl-C
+HEADER_SECONDS = 10  # for a client to send the head of a request
+IDLE_SECONDS = 15  # for a connection that is kept open for the next request
+SHUTDOWN_SECONDS = 15  # for running requests, after SIGTERM or Ctrl-C
 CONNECTIONS = 1000  # at once
 
 
 class PatientProtocol(H11Protocol):
-    """HTTP/1.1 of uvicorn, which would wait for ever for the head of a request."""
+    """HTTP/1.1 of uvicorn, which by itself waits forever for the head of a request."""
 
     _timer: asyncio.TimerHandle | None = None
 
@@ -53,14 +53,14 @@ class PatientProtocol(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """Ends when told to, as a success; says so in `/health` while it does."""
+    """Exits with success after a signal; `/health` reports it while it stops."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        """Take SIGTERM or Ctrl-C; a second one does not wait for anybody."""
+        """Handle SIGTERM or Ctrl-C; a second one does not wait for clients."""
         self.force_exit, self.should_exit = self.should_exit, True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -71,7 +71,7 @@ class Server(uvicorn.Server):
 def listen(host: str, port: int) -> socket.socket:
     """Return a socket that is bound; port 0 takes a free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sends at once on sockets that say they are TCP; others may wait 40 ms.
+    # asyncio sets TCP_NODELAY only on sockets made for TCP; others may wait 40 ms.
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

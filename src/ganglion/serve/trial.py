@@ -1,7 +1,7 @@
 """The page to try a model: draw, drop or take a picture, paste numbers, write text.
 
-The page asks the model by WebAssembly that is inside of it, or by the HTTP interface of
-the server that it came from; both take a row of numbers and give the outputs.
+The page runs the model as WebAssembly inside it, or calls the HTTP interface of the
+server that it came from; both take a row of numbers and return the outputs.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Module:
 
 
 def module_of(model: Any, interface: Interface) -> Module:
-    """Return a model as WebAssembly; refuse one that it cannot be, and say why."""
+    """Return a model as WebAssembly; refuse one that cannot be exported."""
     from ganglion.export import wasm
     from ganglion.export.inference import inference_of
 
@@ -74,9 +74,9 @@ def page(
     """Return the page as text.
 
     Args:
-        interface: Of the model.
-        module: The model that is asked; without it, the server that the page is from.
-        server: Whether the page is from a server.
+        interface: The interface of the model.
+        module: The model inside the page; without it, the page calls its server.
+        server: Whether a server delivers the page.
     """
     ways = ways_in(interface, module is not None)
     data: dict[str, Any] = {"interface": interface.as_data() | {"ways": ways}}
@@ -109,17 +109,17 @@ def page(
 
 
 def _loader() -> str:
-    """Return the JavaScript of exports, which is a module, as a plain script."""
+    """Return the JavaScript module of exports as a plain script."""
     from ganglion.export import wasm
 
     return wasm.javascript().decode().replace("export async function", "async function")
 
 
 def ways_in(interface: Interface, is_alone: bool = False) -> list[str]:
-    """Return the ways in which a row can be given, the best first.
+    """Return the ways to enter a row, the best first.
 
     Args:
-        interface: Of the model.
+        interface: The interface of the model.
         is_alone: Whether the page has no server, and so takes rows of fixed sizes.
     """
     tensor = interface.inputs[0]
@@ -140,7 +140,7 @@ def ways_in(interface: Interface, is_alone: bool = False) -> list[str]:
 
 
 def example(interface: Interface, address: str) -> str:
-    """Return a command that asks the server."""
+    """Return a command that sends a request to the server."""
     if interface.form is not None:
         kind, body = "image/png", "@picture.png"
     else:

@@ -1,9 +1,9 @@
-"""A training that is watched in a browser while it runs.
+"""Watch a training in a browser while it runs.
 
-`Watch` is a callback. It notes what happens in a `Feed`; a small server of the standard
-library, on a free port of this machine alone, sends that on as server-sent events to
-the page. Training pays for a few lines of JSON a second; class activation maps are
-computed only while somebody looks, and for a small share of the time.
+`Watch` is a callback. It records events in a `Feed`; a small server of the standard
+library, on a free local port, sends them to the page as server-sent events. This costs
+a few lines of JSON a second; class activation maps are computed only while a page is
+open, and for a small share of the time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Note = tuple[str, str]  # the kind of an event, and its data
 
 
 class Feed:
-    """What has happened so far, for any number of readers at any time."""
+    """The events of a training so far, for any number of readers at any time."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -49,7 +49,7 @@ class Feed:
         self.readers = 0
 
     def add(self, kind: str, data: Mapping[str, Any]) -> None:
-        """Note something; the newest maps alone are kept, and a thinned out past."""
+        """Add an event; only the newest maps are kept, and older steps thin out."""
         note = kind, json.dumps(data, separators=(",", ":"))
         with self._changed:
             if kind == "begin":
@@ -71,15 +71,15 @@ class Feed:
         self._forget([note for i, note in enumerate(self._notes) if i not in dropped])
 
     def close(self) -> None:
-        """Let readers end after what there is, and wait a moment for them."""
+        """Let readers end after the last event, and wait a moment for them."""
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
             self._changed.wait_for(lambda: not self.readers, WAIT)
 
     def read(self) -> Iterator[Note | None]:
-        """Yield everything so far, then what comes; None now and then if nothing."""
-        position = 0  # of all notes that ever were
+        """Yield all events so far and new ones as they come; None while idle."""
+        position = 0  # among all notes, including dropped ones
         with self._changed:
             self.readers += 1
         try:
@@ -100,12 +100,12 @@ class Feed:
 
 
 class Watch(Callback):
-    """Shows a training in a browser; `address` is where.
+    """Shows a training in a browser, at `address`.
 
     Args:
-        name: Of what is trained.
-        title: What that is, in a line.
-        batch_size: Rows a step, for the rows a second; None if that is not known.
+        name: The name of the training.
+        title: A description of it, in a line.
+        batch_size: Rows a step, to show rows a second; None if it is not known.
 
     >>> import ganglion as keras
     >>> watch = Watch("a small net")
@@ -132,13 +132,13 @@ class Watch(Callback):
         self._map_seconds: float | None = None
 
     def look_at(self, pictures: Any, labels: Any = None) -> None:
-        """Take some images to draw heat maps of, and what they show if that is known.
+        """Take images to draw heat maps of, and their classes if these are known.
 
         Args:
             pictures: As the model takes them: (images, height, width[, channels]).
             labels: The numbers of their classes.
         """
-        # From all over: those of a folder are sorted by their classes.
+        # Spread over all images: those of a folder are sorted by class.
         rows = np.unique(np.linspace(0, len(pictures) - 1, PICTURES).astype(int))
         self._pictures = np.stack([np.asarray(pictures[row]) for row in rows])
         if labels is not None:
@@ -180,7 +180,7 @@ class Watch(Callback):
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         seconds = self._chunk_ended - self._epoch_began  # without validation
         rate = self._rate((self.params or {}).get("steps"), seconds)
-        if self._first_epoch in (None, epoch):  # it has waited for the compiler, too
+        if self._first_epoch in (None, epoch):  # it includes compilation
             self._first_epoch, rate = epoch, None
         note = {"epoch": epoch, "seconds": round(seconds, 3), "rate": rate}
         self.feed.add("epoch", note | self._state(logs))
@@ -190,13 +190,13 @@ class Watch(Callback):
         self.feed.add("end", {"seconds": round(time.perf_counter() - self._began, 2)})
 
     def close(self) -> None:
-        """Tell the page that no more will come, and end the server."""
+        """Tell the page that the training is over, and stop the server."""
         self.feed.add("close", {})
         self.feed.close()
         self._server.close()
 
     def _rate(self, steps: int | None, seconds: float) -> float | None:
-        """Return rows a second; what came first has waited for the compiler."""
+        """Return rows a second; None at first, when the time includes compilation."""
         is_compiled, self._is_compiled = self._is_compiled, True
         if not is_compiled or not steps or seconds <= 0:
             return None
@@ -219,7 +219,7 @@ class Watch(Callback):
         return {"logs": values, "rates": rates, "elapsed": seconds}
 
     def _draw_maps(self) -> None:
-        """Draw maps if somebody looks, and if that has taken little time so far."""
+        """Draw maps if a page is open, and if they have taken little time so far."""
         if self._pictures is None or not self._has_maps or not self.feed.readers:
             return
         began = time.perf_counter()
@@ -239,7 +239,7 @@ class Watch(Callback):
             for i, picture in enumerate(drawn)
         ]
         self.feed.add("maps", {"epoch": self._epoch, "pictures": pictures})
-        # The first time is the compiler's, and not counted.
+        # The first time includes compilation, and is not counted.
         took = time.perf_counter() - began
         self._map_seconds = 0.0 if spent is None else spent + took
 
@@ -256,7 +256,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def do_GET(self) -> None:
-        # Another site's script could reach this port under a name of its own.
+        # A script of another site could reach this port by DNS rebinding.
         host = self.headers.get("Host", "").rpartition(":")[0]
         if host not in ("127.0.0.1", "localhost"):
             self.send_error(403)
@@ -303,7 +303,7 @@ class _Server(ThreadingHTTPServer):
         self._thread.start()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Stay silent about connections that were cut."""
+        """Ignore connections that were cut."""
 
     def close(self) -> None:
         self.shutdown()
@@ -315,7 +315,7 @@ class _Server(ThreadingHTTPServer):
 
 
 def page(name: str) -> str:
-    """Return the page, which fetches all that it shows from `/events`."""
+    """Return the page, which fetches its content from `/events`."""
     facts = {
         "state": "state",
         "epoch": "epoch",

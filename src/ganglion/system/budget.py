@@ -1,9 +1,9 @@
-"""What reading a file may cost in all: memory, objects and depth, out of one budget.
+"""One budget of memory, objects and depth for everything that is read from a file.
 
 A few kilobytes can describe gigabytes: compressed twice, as a type of a huge item, as a
-layer of a billion units. Every limit by itself lets something through, and several
-multiply; so whoever reads a file opens a budget in proportion to its size, and all that
-is built from it draws from that first.
+layer of a billion units. Separate limits each let something through, and together they
+multiply; so a reader opens a budget in proportion to the size of its file, and
+everything that is built from the file draws from it first.
 
 >>> with reading(size=2000):  # doctest: +ELLIPSIS
 ...     take(10**10, "a layer")
@@ -31,7 +31,7 @@ _UNITS = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 class Stream(Protocol):
-    """What bytes can be read from."""
+    """An object that bytes can be read from."""
 
     def read(self, size: int, /) -> bytes: ...
 
@@ -41,11 +41,11 @@ class BudgetError(ValueError):
 
 
 class Budget:
-    """What is left of that which a file may take.
+    """The memory and objects that reading a file may still take.
 
     Args:
         size: The bytes of the file.
-        floor: What it may take however small it is.
+        floor: Bytes that it may take however small it is.
         factor: How many times its size it may take.
     """
 
@@ -57,7 +57,7 @@ class Budget:
         self.depth = 0
 
     def refusal(self, demand: str) -> BudgetError:
-        """Return the error that says why a file is refused, and the way out."""
+        """Return an error with the reason for refusing a file, and the way out."""
         size = f", but is a file of {self.size:,} bytes" if self.size else ""
         return BudgetError(
             f"it {demand}{size}: refused. If you trust it, allow more: {VARIABLE}=20G, "
@@ -101,7 +101,7 @@ def current() -> Budget | None:
 
 @contextmanager
 def reading(size: int, floor: int = FLOOR, factor: int = FACTOR) -> Iterator[Budget]:
-    """Let all that is read in this block, in this thread, draw from one budget."""
+    """Let everything read in this block, in this thread, draw from one budget."""
     before, active.budget = active.budget, Budget(size, floor, factor)
     try:
         yield active.budget
@@ -139,7 +139,7 @@ def count(kind: str) -> None:
 
 @contextmanager
 def deeper() -> Iterator[None]:
-    """Go one level deeper into what is nested, if a file is being read."""
+    """Count one more level of nesting, if a file is being read."""
     budget = active.budget
     if budget is None:
         yield
@@ -156,11 +156,11 @@ def deeper() -> Iterator[None]:
 def parsed_json(
     text: str | bytes, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None
 ) -> Any:
-    """Return the data of a JSON text; it takes many times the memory of its text.
+    """Return the data of a JSON text, which takes many times the memory of its text.
 
     Args:
         text: The text.
-        pairs: Makes a table of its names and values, which may be there twice.
+        pairs: Makes an object of its pairs of names and values.
     """
     import json
 
@@ -172,7 +172,7 @@ def parsed_json(
 
 
 def drain(stream: Stream, purpose: str) -> bytes:
-    """Read a stream that unpacks its content, and never more than the budget has."""
+    """Read a stream that decompresses its content, within the budget."""
     pieces = []
     while piece := stream.read(_PIECE):
         take(len(piece), purpose)

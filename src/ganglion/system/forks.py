@@ -1,13 +1,14 @@
 """Forks wait until no thread is in the middle of compiling or of running steps.
 
 A forked child has a copy of all memory, but only of the thread that forked. A lock that
-another thread held would stay locked there for ever, and weights that a step was just
-writing would be half old, half new. So work that holds locks or writes weights does it
-inside of `held_off`, and a fork waits for it to end.
+another thread held would stay locked there forever, and weights that a step was just
+writing would be half old, half new. So work that holds locks or writes weights runs
+inside `held_off`, and a fork waits for it to end.
 
-The standard library's logging and thread pools lock themselves before a fork, too, and
-work that is waited for may log, or submit to a pool. What is registered last runs
-first: they are imported here, so that nobody waits for work while holding their locks.
+Logging and thread pools of the standard library also take their locks before a fork,
+and work that a fork waits for may log, or submit to a pool. Handlers run in the reverse
+order of their registration: both are imported here, so that a fork takes their locks
+only after it has waited.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the system lets this process have: processor time, cores, memory.
+"""The resources the system grants this process: cores, processor time, memory.
 
-Linux says it in files; where there are none, nothing is known, and None is returned.
+They are read from files of Linux; elsewhere they are not known, and None is returned.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def usable_cores() -> list[int]:
 
 
 def physical_cores(cores: Iterable[int], system: Path = SYS) -> int | None:
-    """Return how many real cores some logical ones are; None where it is not known."""
+    """Return the number of physical cores of some logical ones; None if not known."""
     siblings = set()
     for core in cores:
         folder = system / "devices/system/cpu" / f"cpu{core}" / "topology"
@@ -33,7 +33,7 @@ def physical_cores(cores: Iterable[int], system: Path = SYS) -> int | None:
 
 
 def cpu_quota(proc: Path = PROC, system: Path = SYS) -> float | None:
-    """Return how many cores' worth of time a container may take, None if all of it."""
+    """Return the processor time that a container may use, in cores; None if all."""
     quotas = []
     for folder in _groups("cpu", proc, system):
         with suppress(OSError, ValueError, ZeroDivisionError):
@@ -48,7 +48,7 @@ def cpu_quota(proc: Path = PROC, system: Path = SYS) -> float | None:
 
 
 def memory_limit(proc: Path = PROC, system: Path = SYS) -> int | None:
-    """Return the bytes that this process may have, None without a limit of its own."""
+    """Return the bytes that this process may use, None without a limit."""
     limits = [limit] if (limit := _address_space()) else []
     for folder in _groups("memory", proc, system):
         for name in ("memory.max", "memory.limit_in_bytes"):

@@ -1,9 +1,8 @@
 """Pickles read as data: a stack machine that can build a few things and call nothing.
 
 A pickle is a program for a small stack machine. Python's own machine may call anything;
-`Machine` knows the few instructions that plain data is written in. What names may stand
-in a pickle, and what each of them means, is said by a `Dialect`; it refuses all else by
-name.
+`Machine` knows the few instructions that plain data is written in. A `Dialect` defines
+the names that may occur in a pickle and their meanings; any other name is refused.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ _NUMBERS = re.compile(rb"(?:K.|M..|J....)++e", re.DOTALL)
 
 
 class RefusedError(ValueError):
-    """A file holds something else than the data it should, or is damaged."""
+    """A file is damaged, or holds something else than the expected data."""
 
 
 @dataclass(frozen=True)
 class Name:
-    """A name that a pickle mentions; only that, never what it stands for."""
+    """A name that a pickle mentions; it is never resolved."""
 
     text: str
 
@@ -47,15 +46,15 @@ def _no_state(value: Any, state: Any) -> None:
 
 @dataclass(frozen=True)
 class Dialect:
-    """What the names in a kind of pickle mean.
+    """The meaning of the names in a kind of pickle.
 
     Args:
-        subject: What such a pickle holds, for messages.
-        item: One thing that it holds, for messages.
-        calls: What stands for a function of that name; it only builds data.
+        subject: The content of such a pickle, for messages.
+        item: One part of that content, for messages.
+        calls: Stand-ins for the functions of these names; they only build data.
         names: Names that are mentioned, but never called.
-        reference: Returns what a reference to something outside stands for.
-        set_state: Takes what a pickle says of a thing after it was made.
+        reference: Returns the value of a reference to something outside the pickle.
+        set_state: Applies the state that a pickle has for an object.
     """
 
     subject: str

@@ -1,4 +1,4 @@
-"""Work ahead in a thread: items are made while the one before is used."""
+"""Items computed ahead, in a thread or in workers, while earlier ones are used."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 
-LONGEST_WAIT = 1.0  # seconds for an item that is being made when nobody wants it
+LONGEST_WAIT = 1.0  # seconds for the thread to finish its item at the end
 HANDING_OVER = 3e-4  # seconds that a thread costs for each item
 TRIES = 3
 _END = object()
@@ -61,13 +61,13 @@ def prefetched(items: Iterable[Item], ahead: int = 2) -> Iterator[Item]:
             yield item
     finally:
         is_over.set()
-        thread.join(LONGEST_WAIT)  # whoever reads the items next finds them at rest
+        thread.join(LONGEST_WAIT)  # so that no thread uses `items` any more
 
 
 def ahead_if_slow(items: Iterator[Item]) -> Iterator[Item]:
-    """Yield items, made in a thread if that takes longer than to hand one over.
+    """Yield items, made in a thread if one takes longer than handing it over.
 
-    The first few are made here, and their time is taken.
+    The first few are made and timed in the calling thread.
     """
     fastest = math.inf
     for _ in range(TRIES):

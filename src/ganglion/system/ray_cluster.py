@@ -1,4 +1,4 @@
-"""The way to a Ray cluster: which one is meant, is it there, and then connect."""
+"""A connection to a Ray cluster: its address, whether it answers, errors in words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TRIES = 4  # of a server that has half a minute to start
 
 
 def address_of(on: str, asked: str | None = None) -> str:
-    """Return the address that `--on` means, as Ray takes it.
+    """Return the address of a cluster in Ray's own form.
 
     >>> address_of("ray"), address_of("ray://there"), address_of("ray://there:7")
     ('auto', 'ray://there:10001', 'ray://there:7')
@@ -38,11 +38,11 @@ def address_of(on: str, asked: str | None = None) -> str:
 
 @contextlib.contextmanager
 def connected(on: str, asked: str | None = None) -> Iterator[Any]:
-    """Connect to a cluster; gives the module `ray`.
+    """Connect to a cluster; yield the module `ray`.
 
     Args:
         on: "ray", or "ray://HOST:PORT".
-        asked: How it was asked for, for messages; ``--on`` by default.
+        asked: The option or argument that messages name; ``--on`` by default.
     """
     asked = asked or f"--on {on}"
     address = address_of(on, asked)
@@ -61,11 +61,11 @@ def connected(on: str, asked: str | None = None) -> Iterator[Any]:
         _enter(asked, ray, address)
         yield ray
     finally:
-        ray.shutdown()  # also what has only half begun
+        ray.shutdown()  # also after a connection that failed halfway
 
 
 def _enter(asked: str, ray: Any, address: str) -> None:
-    """Connect; a cluster too busy to start a server for us in time is asked again."""
+    """Connect; try again if a busy cluster did not start our server in time."""
     for left in reversed(range(TRIES)):
         try:
             with warnings.catch_warnings():
@@ -81,9 +81,9 @@ def _enter(asked: str, ray: Any, address: str) -> None:
 
 
 def _silence() -> None:
-    """Keep Ray from printing between our tables what it knows of lost workers.
+    """Keep Ray from printing messages about lost workers between our tables.
 
-    Who uses the cluster says it. Where Ray has no such function, it just prints.
+    Our callers report lost workers. Other versions of Ray may lack the function.
     """
     worker: Any = importlib.import_module("ray._private.worker")
     if hasattr(worker, "print_to_stdstream"):
@@ -91,7 +91,7 @@ def _silence() -> None:
 
 
 def _resolved(asked: str, address: str) -> str:
-    """Return where the cluster of this machine is, HOST:PORT."""
+    """Return the address of the cluster of this machine, HOST:PORT."""
     if address != "auto":
         return address
     if "://" in (variable := os.environ.get("RAY_ADDRESS", "")):
@@ -111,7 +111,7 @@ def _resolved(asked: str, address: str) -> str:
 
 
 def _check_answers(asked: str, address: str) -> None:
-    """Ask for an answer: Ray itself would wait for minutes where there is none."""
+    """Check that an address answers: Ray itself would wait for minutes."""
     host, _, port = address.rpartition("/")[2].rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()

@@ -1,13 +1,13 @@
-"""What reaches a terminal: text from outside is shown, not obeyed; tables cut nothing.
+"""Output for a terminal: control characters are escaped, and tables shorten no name.
 
 Names of classes, files, layers and metrics come from folders and files that anybody may
-have made. A terminal takes some characters for orders, and Rich takes brackets for
-styles: all that is printed goes through here.
+have made. A terminal obeys some characters, and Rich reads brackets as styles:
+everything that is printed goes through here.
 
-Rich also shortens what does not fit ("mnist-perc…"), names first of all; somebody who
-reads a name here wants to type it. Columns become as narrow as their longest word, the
-first one, which has the names, as its longest name; where that is still too wide, every
-row becomes a few lines of its own.
+Rich also shortens what does not fit ("mnist-perc…"), names first of all, but a reader
+may want to type a name. Columns become as narrow as their longest word, the first one,
+which has the names, as its longest name; if that is still too wide, every row is
+printed as a few lines.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-WIDTH = 144  # where there is no terminal to ask
-# Orders to a terminal (C0 and C1), what turns the direction of writing round, what
-# breaks lines, and halves of characters, which cannot be written at all.
+WIDTH = 144  # where there is no terminal
+# Control characters (C0 and C1), changes of the direction of writing, line separators,
+# and surrogates, which cannot be encoded.
 _ORDERS = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
@@ -32,12 +32,12 @@ _ORDERS_IN_LINES = re.compile(
 
 @cache
 def tell_once(text: str) -> None:
-    """Print something that a user should know, once."""
+    """Print a message to standard error, once per process."""
     print(text, file=sys.stderr, flush=True)
 
 
 def printable(text: Any) -> str:
-    r"""Return a name as it can be shown, on one line.
+    r"""Return a name that is safe to print, on one line.
 
     >>> print(printable("cat\x1b[2J\n"), printable("[bold]dog"))
     cat\x1b[2J\x0a [bold]dog
@@ -46,7 +46,7 @@ def printable(text: Any) -> str:
 
 
 def lines(text: Any) -> str:
-    """Return a message as it can be shown; line breaks and tabs stay."""
+    """Return a message that is safe to print; line breaks and tabs stay."""
     return _ORDERS_IN_LINES.sub(_escaped, str(text))
 
 
@@ -61,7 +61,7 @@ def one_line(error: BaseException) -> str:
 
 
 def json_shown(text: str) -> str:
-    r"""Return JSON that says the same, and can be shown.
+    r"""Return equivalent JSON that is safe to print.
 
     >>> print(json_shown('["\x9b2J"]'))
     ["\u009b2J"]
@@ -109,7 +109,7 @@ def show(table: Any, on: Any = None) -> None:
 
 
 def fit(table: Any, width: int) -> bool:
-    """Give a table columns that fit into a width; return whether there are any."""
+    """Set the widths of columns to fit a table into a width; return whether it fits."""
     most = [max(map(_width, _texts(column))) for column in table.columns]
     least = [max(map(_longest_word, _texts(column))) for column in table.columns]
     least[:1] = most[:1]
@@ -122,7 +122,7 @@ def fit(table: Any, width: int) -> bool:
 
 
 def _shared_out(least: list[int], most: list[int], room: int) -> list[int]:
-    """Return widths that fill a room at most: the widest give way first.
+    """Return widths that sum up to `room` at most: the widest shrink first.
 
     >>> _shared_out([4, 3, 5], [4, 30, 12], 30), _shared_out([4, 3], [4, 9], 30)
     ([4, 14, 12], [4, 9])
@@ -162,7 +162,7 @@ def _longest_word(text: str) -> int:
 
 
 def _lines(table: Any) -> Iterator[str]:
-    """Yield a table as lines: the name of a row, then what the other columns say."""
+    """Yield a table as lines: the name of a row, then its other columns."""
     if table.title:
         yield str(table.title)
     heads = [str(column.header) for column in table.columns]

@@ -1,4 +1,4 @@
-"""What ran outside of compiled programs, counted while somebody wants to know.
+"""Counts of the work that ran outside of compiled programs.
 
 >>> with counting() as counts:
 ...     note("ops one by one", "add")
@@ -13,14 +13,14 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-Counts = dict[str, Counter[str]]  # what kind of work, and which of it how often
+Counts = dict[str, Counter[str]]  # by the kind of work: how often each name ran
 
 _counts: Counts | None = None
 
 
 @contextmanager
 def counting() -> Iterator[Counts]:
-    """Count what is noted in this block."""
+    """Count the calls of `note` in this block."""
     global _counts
     before, _counts = _counts, {}
     try:

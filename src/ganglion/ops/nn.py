@@ -60,7 +60,7 @@ def softmax_logits(value: Value) -> Value | None:
         total = total.inputs[0]
     last = {"axes": (value.ndim - 1,)}
     is_sum = isinstance(total, Node) and total.op is s.sum_ and total.attrs == last
-    if not is_sum or total.inputs[0] is not powers:  # type: ignore[attr-defined]
+    if not is_sum or total.inputs[0] is not powers:
         return None
     shifted = powers.inputs[0]
     if isinstance(shifted, Node) and shifted.op is p.subtract:

@@ -398,10 +398,14 @@ next_number = itertools.count().__next__  # of a node
 _NO_ATTRS: Mapping[str, Any] = MappingProxyType({})
 
 
-class Node(Value):
-    """An op applied to values; nodes are numbered in the order they are made."""
+class _OpenNode(Value):
+    """A node whose attributes are being set: nodes are made by the thousand.
+
+    To set each of them past the guard would take three times as long.
+    """
 
     __slots__ = ("attrs", "inputs", "number", "op", "origin")
+    __setattr__ = object.__setattr__  # type: ignore[assignment]
 
     op: Op
     number: int
@@ -409,28 +413,38 @@ class Node(Value):
     attrs: Mapping[str, Any]
     origin: Origin
 
-    def __init__(
-        self,
+
+class Node(_OpenNode):
+    """An op applied to values; nodes are numbered in the order they are made."""
+
+    __slots__ = ()
+    __setattr__ = Value.__setattr__
+    __init__ = object.__init__  # there is nothing left to set
+
+    def __new__(
+        cls,
         op: Op,
         inputs: Sequence[Value],
         attrs: Mapping[str, Any],
         shape: Shape,
         dtype: np.dtype,
         origin: Origin | None = None,
-    ) -> None:
-        # Nodes are made by the thousand: no call of `Value.__init__`, no copies of what
-        # nobody else holds.
-        _set(self, "shape", shape if type(shape) is Sizes else _sizes(tuple(shape)))
-        _set(self, "dtype", dtype if isinstance(dtype, np.dtype) else np.dtype(dtype))
-        _set(self, "op", op)
-        _set(self, "number", next_number())
-        _set(self, "inputs", tuple(inputs))
+    ) -> Node:
+        """Make a node, without copies of what nobody else holds."""
+        node: Any = object.__new__(_OpenNode)
+        node.shape = shape if type(shape) is Sizes else _sizes(tuple(shape))
+        node.dtype = dtype if isinstance(dtype, np.dtype) else np.dtype(dtype)
+        node.op = op
+        node.number = next_number()
+        node.inputs = tuple(inputs)
         if not attrs:
             attrs = _NO_ATTRS
         elif type(attrs) is not MappingProxyType:  # those of another node
             attrs = MappingProxyType(dict(attrs))
-        _set(self, "attrs", attrs)
-        _set(self, "origin", origins.here() if origin is None else origin)
+        node.attrs = attrs
+        node.origin = origins.here() if origin is None else origin
+        node.__class__ = cls  # from now on, nothing can change it
+        return node
 
 
 @dataclass(frozen=True)
@@ -499,13 +513,12 @@ def toposort(roots: Iterable[Value], ends: Container[Value] = ()) -> list[Value]
     while stack:
         value = stack.pop()
         if value is None:  # the inputs of the next one are in the list by now
-            behind = stack.pop()
-            assert behind is not None
-            order.append(behind)
+            order.append(stack.pop())  # type: ignore[arg-type]
         elif value not in seen:
             seen.add(value)
             if isinstance(value, Node) and value not in ends:
-                stack += (value, None, *reversed(value.inputs))
+                stack += (value, None)
+                stack += value.inputs[::-1]
             else:
                 order.append(value)
     return order
@@ -566,11 +579,16 @@ def rewritten(graph: Graph, rule: Callable[[Node, Node], Value]) -> Graph:
 
     The rule is given a node, and the same with inputs that are rewritten already.
     """
-    new: dict[Value, Value] = {}
+    new: dict[Value, Value] = {}  # of what is another one now
     for node in graph.nodes:
-        inputs = tuple(new.get(source, source) for source in node.inputs)
-        new[node] = rule(node, rebuild(node, inputs))
-    if all(map(operator.is_, new.values(), graph.nodes)):
+        same = node
+        if not new.keys().isdisjoint(node.inputs):
+            inputs = [new.get(source, source) for source in node.inputs]
+            same = rebuild(node, tuple(inputs))
+        ruled = rule(node, same)
+        if ruled is not node:
+            new[node] = ruled
+    if not new:
         return graph
     outputs = {name: new.get(value, value) for name, value in graph.outputs.items()}
     return Graph.of(graph.name, graph.inputs, outputs)

@@ -17,6 +17,7 @@ from ganglion.compiler.ir.graph import (
     Graph,
     Node,
     Op,
+    Sizes,
     Value,
     evaluate,
     rebuild,
@@ -45,13 +46,12 @@ def _simplified(graph: Graph) -> Graph:
 
     def simple(value: Value) -> Value:
         """Return what stands for a value by now; nodes come before their readers."""
-        known = new.get(value)
-        if known is None:
-            known = new[value] = _share(value, shared)
-        return known
+        if value not in new:
+            new[value] = _share(value, shared)
+        return new[value]
 
     for node in graph.nodes:
-        inputs = tuple([simple(value) for value in node.inputs])
+        inputs = tuple([new[x] if x in new else simple(x) for x in node.inputs])
         key = _key(node, inputs)
         known = shared.get(key)
         if known is None:
@@ -63,7 +63,9 @@ def _simplified(graph: Graph) -> Graph:
 
 def _simple(node: Node, key: Any, shared: dict[Any, Value]) -> Value:
     """Return what stands for a node of this key, and remember it."""
-    folded = _fold(node)
+    # Of most nodes the first input is not known: nothing else is asked.
+    may_fold = node.inputs and _may_be_known(node.inputs[0])
+    folded = _fold(node) if may_fold else None
     rule = _RULES.get(node.op.name)
     reduced = rule(node) if rule and folded is None else None
     result: Value = node
@@ -95,11 +97,16 @@ def _key(node: Node, inputs: tuple[Value, ...]) -> Any:
 
 
 def _frozen(attrs: Mapping[str, Any]) -> tuple[Any, ...]:
+    if len(attrs) == 1:
+        ((key, value),) = attrs.items()
+        return key, _word(value)
     return tuple([(key, _word(attrs[key])) for key in sorted(attrs)])
 
 
 def _word(value: Any) -> Any:
     """Return what stands for an attribute: numbers by text, as 1 and 1.0 are equal."""
+    if type(value) is Sizes:
+        return value
     if isinstance(value, Graph):
         return id(value)
     is_shape = isinstance(value, tuple) and {*map(type, value)} <= {int}
@@ -108,9 +115,7 @@ def _word(value: Any) -> Any:
 
 def _fold(node: Node) -> Value | None:
     kind = node.op.kind
-    if kind in ("random", "loop", "item") or node.dtype == RECORD or not node.inputs:
-        return None
-    if not _may_be_known(node.inputs[0]):  # of most nodes: nothing else is asked
+    if kind in ("random", "loop", "item") or node.dtype == RECORD:
         return None
     if _all_constant(node.inputs):
         grows = node.op.name in ("broadcast", "pad")

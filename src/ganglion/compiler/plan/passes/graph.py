@@ -164,8 +164,10 @@ def masks_of_outputs(graph: Graph) -> Graph:
     def rule(old: Node, new: Node) -> Value:
         if old.op is maximum:
             return larger.setdefault(tuple(map(id, old.inputs)), new)
+        if old.op is not less:
+            return new
         pair = tuple(map(id, reversed(old.inputs)))
-        if old.op is not less or pair not in pairs:
+        if pair not in pairs:
             return new
         b, a = new.inputs
         if pair not in larger:

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 from ganglion import layers, models, optimizers
+from ganglion.compiler.ir.graph import Input, Node, toposort
+from ganglion.compiler.ir.shaping import broadcast
 from ganglion.optimizers.base import TracedUpdate
 from ganglion.utils import set_random_seed
+from ganglion.variables import Scope, Variable
 
 ELEMENTWISE = {
     "Adam": {"amsgrad": True},
@@ -58,3 +61,18 @@ def test_updates_made_again_have_the_bits_of_traced_ones(name, monkeypatch):
 def test_updates_that_look_at_a_whole_variable_are_traced(name, monkeypatch):
     monkeypatch.setattr(TracedUpdate, "repeat", None)  # calling it would fail
     trained(getattr(optimizers, name)())
+
+
+def test_variables_of_one_shape_share_the_numbers_of_their_updates():
+    variables = [Variable(np.zeros(shape, "float32")) for shape in [5, 7, 7, 7]]
+    optimizer = optimizers.Adam()
+    optimizer.build(variables)
+    with Scope() as scope:
+        gradients = [
+            Input(f"g{n}", v.shape, "float32") for n, v in enumerate(variables)
+        ]
+        optimizer.apply(gradients, variables)
+    nodes = [x for x in toposort(scope.writes.values()) if isinstance(x, Node)]
+    numbers = [x.shape for x in nodes if x.op is broadcast]
+    assert set(numbers) == {(5,), (7,)}
+    assert numbers.count((5,)) == numbers.count((7,))

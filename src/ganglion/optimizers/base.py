@@ -20,6 +20,7 @@ from ganglion import config, initializers, keras2, ops
 from ganglion.compiler.ir import graph
 from ganglion.compiler.ir.graph import Constant, Node, ShapeError, Value
 from ganglion.compiler.ir.origin import inside
+from ganglion.compiler.ir.pointwise import stop_gradient
 from ganglion.compiler.ir.shaping import broadcast
 from ganglion.gradients import GradientTape
 from ganglion.hyperparameters import Hyperparameter
@@ -836,6 +837,7 @@ class TracedUpdate:
         ]
         self._made = [node for node in made if node.shape != ()]
         self._own = {gradient, *self._starts, *self._made}
+        self._numbers: dict[tuple[Node, Any], Node] = {}  # broadcast, by their shape
         self.can_repeat = (
             self._shape != ()
             and all(role >= 0 for role, _ in self._written)
@@ -864,11 +866,26 @@ class TracedUpdate:
         }
         new[self._gradient] = gradient
         for node in self._made:
+            if node.op is broadcast:
+                new[node] = self._number(node, shape)
+                continue
             inputs = [new.get(value, value) for value in node.inputs]
-            attrs = {"shape": shape} if node.op is broadcast else node.attrs
-            new[node] = Node(node.op, inputs, attrs, shape, node.dtype, node.origin)
+            if node.op is stop_gradient:  # of an assignment, which makes its own
+                new[node] = inputs[0]
+            else:
+                kind = (node.op, inputs, node.attrs)
+                new[node] = Node(*kind, shape, node.dtype, node.origin)
         for role, value in self._written:
             scope.write(variables[role], new[value])
+
+    def _number(self, node: Node, shape: tuple[int, ...]) -> Node:
+        """Return a number, broadcast to another shape: variables of it share one."""
+        key = node, shape
+        if key not in self._numbers:
+            attrs = {"shape": shape}
+            made = Node(broadcast, node.inputs, attrs, shape, node.dtype, node.origin)
+            self._numbers[key] = made
+        return self._numbers[key]
 
 
 class _Older:

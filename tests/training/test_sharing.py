@@ -344,7 +344,7 @@ def traced_steps(monkeypatch):
 
     monkeypatch.setattr(StepCache, "traced", noted)
     sharing.RECENT.clear()
-    step._met.clear()
+    step._seen_shapes.clear()
     return kinds
 
 
@@ -358,8 +358,8 @@ def test_a_model_that_comes_again_and_again_needs_no_trace(name, monkeypatch):
     histories += [train(build(), x, y) for _ in range(2)]
     assert len(kinds) == 2 * 4
     keras.utils.set_random_seed(1)
-    monkeypatch.setattr(step, "MOST_MET", 0)
-    step._met.clear()
+    monkeypatch.setattr(step, "MOST_SEEN", 0)
+    step._seen_shapes.clear()
     assert [train(build(), x, y) for _ in histories] == histories
     assert len(kinds) == 6 * 4
 

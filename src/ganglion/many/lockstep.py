@@ -39,7 +39,7 @@ class Planned:
         if first or not begins or not RunAhead.is_possible(loop):
             return None
         assert isinstance(loop.source, Table)
-        structure = loop.cache.structure_for(loop.source, loop.size, loop.shuffle)
+        structure = loop.cache.training_structure(loop.source, loop.size, loop.shuffle)
         return None if structure is None else cls(loop, first, epochs, structure)
 
     @property

@@ -1,8 +1,8 @@
 """Length buckets: batches of many lengths, padded to a few, each compiled once.
 
-A model that has seen one length is compiled for it as it is. From the second length on,
-its batches are padded to the next bucket, if `padding_proof` shows that nothing can see
-it; labels and weights by the step are padded with them, and predictions are cut again.
+For its first length a model is compiled as it is. From the second length on, its
+batches are padded to the next bucket, if `padding_proof` shows that no result depends
+on the padding; labels and weights per step are padded too, and predictions are cut.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def bucket(length: int) -> int:
 
 
 class LengthBuckets:
-    """What one model knows of the lengths of its batches."""
+    """The lengths that one model has seen, and how its batches are padded."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -68,7 +68,7 @@ class LengthBuckets:
         return longer, length
 
     def cut(self, results: Any, length: int | None) -> Any:
-        """Return predictions of shape (steps, rows, ...) without what was added."""
+        """Return predictions of shape (steps, rows, ...) without the padding."""
         rule = self._current_rule()
         if rule is None or length is None or results is None:
             return results

@@ -1,8 +1,8 @@
-"""What `compile(loss=..., metrics=...)` means: losses and metrics for each output.
+"""Losses and metrics for each output, from the arguments of `compile`.
 
-Both containers are made from what the user wrote, and built at the first batch, when
-the shapes are known. Labels, predictions and weights may be single or nested lists and
-dictionaries; inside they are flat, in the order of the predictions.
+Both containers are created from the arguments, and built at the first batch, when the
+shapes are known. Labels, predictions and weights may be single arrays or nested lists
+and dictionaries; inside they are flat, in the order of the predictions.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def _at(structure: Any, path: _Path) -> Any:
 
 
 def _loss_name(path: _Path, names: Any, part: _OutputLoss) -> str:
-    """Return what a loss is called: by its path, or by the names of its outputs."""
+    """Return the name of a loss: its path, or the names of its outputs."""
     name = _at(names, path)
     if not _is_nested(name):
         last = name or part.loss.name

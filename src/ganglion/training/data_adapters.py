@@ -1,4 +1,4 @@
-"""What `fit`, `evaluate` and `predict` are given, as tables of rows or as streams.
+"""The data of `fit`, `evaluate` and `predict`, as tables of rows or as streams.
 
 Arrays become a `Table`, whose rows a compiled step gathers; generators, a `PyDataset`
 or a `DataLoader` become a `Stream` of batches. Both are checked against the model
@@ -48,7 +48,7 @@ def count(value: Any, name: str, least: int = 1) -> int | None:
 
 
 def as_array(x: Any, name: str) -> np.ndarray:
-    """Return data as an array of a type we compute with; refuse what is none."""
+    """Return data as an array of a type that steps compute with; refuse other data."""
     if hasattr(x, "detach"):  # a PyTorch tensor that may require a gradient
         x = x.detach().cpu().numpy()
     try:
@@ -88,9 +88,9 @@ def as_host_array(x: Any, name: str) -> np.ndarray:
 
 
 def fresh_view(array: np.ndarray) -> np.ndarray:
-    """Return an array as a new object, of which a GPU makes a new copy.
+    """Return an array as a new object, so that a GPU copies it again.
 
-    So what was changed in place is taken up. Read-only arrays stay as they are.
+    This makes changes in place visible. Read-only arrays stay as they are.
 
     >>> fixed = np.zeros(3)
     >>> fixed.setflags(write=False)
@@ -119,10 +119,10 @@ def named_leaves(structure: Any, name: str) -> list[tuple[str, Any]]:
 
 
 class Signature(NamedTuple):
-    """All that the graph of a step depends on, and nothing else; hashable."""
+    """Everything about its data that the graph of a step depends on; hashable."""
 
     batch: int
-    rows: int | None  # None: the batch itself is given, there is nothing to gather
+    rows: int | None  # None: the table is one batch, there is nothing to gather
     shuffle: bool
     columns: tuple[tuple[str, tuple[int, ...], np.dtype], ...]  # as a step sees them
     structure: Hashable  # of x, y and weights, whose leaves are the columns' names
@@ -174,7 +174,7 @@ class ColumnLimit:
 class Table:
     """Inputs, targets and weights as arrays with the same number of rows.
 
-    Only where they are one batch for a step of the user's own may they differ in it.
+    Only a batch for a step that the user wrote may have different numbers of rows.
 
     >>> table = Table(np.zeros((5, 2)), [0, 1, 0, 1, 0])
     >>> table.rows, [name for name, _ in table.columns]
@@ -218,7 +218,7 @@ class Table:
         return tree.pack(structure, known)
 
     def signature(self, batch: int, rows: int | None, shuffle: bool) -> Signature:
-        """Return what a step over this table depends on."""
+        """Return the signature of a step over this table."""
         columns = [
             (name, (batch, *array.shape[1:]) if rows else array.shape, array.dtype)
             for name, array in self.columns
@@ -227,9 +227,9 @@ class Table:
         return Signature(batch, rows, shuffle, tuple(columns), structure, change)
 
     def is_one_batch(self, size: int, steps: int | None) -> bool:
-        """Return whether all rows are one batch as they are: none are to be gathered.
+        """Return whether all rows are one batch, so that none need be gathered.
 
-        A generator's change of its images goes by where an epoch stands.
+        A generator's change of its images depends on the position in the epoch.
         """
         return self.rows <= size and steps in (None, 1) and self.change is None
 
@@ -350,10 +350,10 @@ Source = Table | Stream
 
 
 def as_rows(x: Any, y: Any, batch_size: Any) -> tuple[Any, Any, Any, bool | None]:
-    """Return x, y, the batch size and whether to shuffle; the rows of what has rows.
+    """Return x, y, the batch size and whether to shuffle.
 
     A folder of images is a stream of batches that lies in memory: its rows are gathered
-    inside of the compiled step, not in Python.
+    inside the compiled step, not in Python.
     """
     method = getattr(x, "as_rows", None)
     rows = method() if callable(method) else None
@@ -408,7 +408,7 @@ def changes_in_the_step(x: Any) -> bool:
 def _changing_table(
     model: TrainableModel, x: Any, class_weight: ClassWeight = None
 ) -> Table:
-    """Return the unchanged rows of a generator's batches, and what changes them."""
+    """Return the unchanged rows of a generator's batches, with their change."""
     inputs, y, weight = x.columns()
     rows = table(model, inputs, y, class_weighted(y, weight, class_weight))
     rows.batch_size = min(x.batch_size, rows.rows)
@@ -419,7 +419,7 @@ def _changing_table(
 def validation_source(
     model: TrainableModel, validation_data: Any, batch_size: int | None = None
 ) -> Source:
-    """Return what `validation_data` means."""
+    """Return the source that `validation_data` stands for."""
     x, y, _, shuffle = as_rows(validation_data, None, None)
     if shuffle is not None:
         return table(model, x, y)
@@ -463,9 +463,10 @@ def rows(
     batch_size: int | None = None,
     shuffle: bool = False,
 ) -> Source:
-    """Return arrays as a table, or as batches where the host has much to compute.
+    """Return arrays as a table, or as a stream of batches.
 
-    Batches, too, are rows that are read batch by batch.
+    A stream is for rows that are read batch by batch, and for models whose host part
+    computes much.
     """
     _build_on_text(model, x)
     part = _host_part(model)
@@ -500,12 +501,12 @@ def _is_plain(column: Any) -> bool:
 
 
 def as_column(x: Any, name: str) -> Any:
-    """Return data as an array, or as it is where it is read batch by batch."""
+    """Return data as an array; rows that are read batch by batch stay as they are."""
     return x if isinstance(x, LazyRows) else as_array(x, name)
 
 
 def as_host_rows(x: Any, name: str) -> Any:
-    """Return data for the host as an array, or as it is read batch by batch."""
+    """Return data for the host as an array; lazy rows stay as they are."""
     return x if isinstance(x, LazyRows) else as_host_array(x, name)
 
 
@@ -514,9 +515,9 @@ def tables(
 ) -> Iterator[tuple[Table, int]]:
     """Yield one epoch of a stream as tables, each with the batches seen with it.
 
-    What takes time is made ahead in a thread, with what a model computes of it on the
-    host: the step does not wait where batches are made as fast as it runs. The first
-    is drawn here, as a model may be built on it.
+    Batches that take time are prepared ahead in a thread, including the host part of a
+    model: a step waits only if batches are slower than it is. The first batch is drawn
+    in the calling thread, as a model may be built on it.
     """
     drawn = ((batch, stream.seen) for batch in stream.batches(limit, done))
 
@@ -533,7 +534,7 @@ def _host_part(model: TrainableModel) -> HostPart | None:
 
 
 def is_never_compiled(model: TrainableModel) -> bool:
-    """Return whether a model gives text, or looks up what it computes, on the host."""
+    """Return whether a model returns text or looks up computed values on the host."""
     part = _host_part(model)
     return part is not None and part.reason_against_steps is not None
 

@@ -136,39 +136,39 @@ class Interrupt:
 
 @dataclass(frozen=True)
 class Supervisor:
-    """Who looks after the trainings of a thread: of many models, say."""
+    """Controls every `fit` of a thread, as `fit_many` does."""
 
-    interrupt: Interrupt  # Ctrl-C, which only the main thread hears
-    warn: Callable[[str], None]  # takes what `fit` would warn of
-    # Takes a loop with its first and last epoch, to train it with others.
+    interrupt: Interrupt  # Ctrl-C, which only the main thread receives
+    warn: Callable[[str], None]  # receives the warnings of `fit`
+    # Takes over a loop, with its first and last epoch, to train it with others.
     take: Callable[[FitLoop, int, int], None] | None = None
 
 
-class _Here(threading.local):
+class _ThreadLocal(threading.local):
     supervisor: Supervisor | None = None
 
 
-_here = _Here()
+_current = _ThreadLocal()
 
 
 @contextmanager
 def supervised(supervisor: Supervisor) -> Iterator[None]:
-    """Let somebody look after every `fit` of this thread inside of this block."""
-    before, _here.supervisor = _here.supervisor, supervisor
+    """Let a supervisor control every `fit` of this thread inside this block."""
+    before, _current.supervisor = _current.supervisor, supervisor
     try:
         yield
     finally:
-        _here.supervisor = before
+        _current.supervisor = before
 
 
 def _interruptible() -> AbstractContextManager[Interrupt]:
-    supervisor = _here.supervisor
+    supervisor = _current.supervisor
     return Interrupt() if supervisor is None else nullcontext(supervisor.interrupt)
 
 
 def _warn(message: str) -> None:
-    if _here.supervisor is not None:
-        _here.supervisor.warn(message)
+    if _current.supervisor is not None:
+        _current.supervisor.warn(message)
     else:
         warnings.warn(message, RuntimeWarning, stacklevel=3)
 
@@ -192,7 +192,7 @@ def check_epochs(epochs: Any, initial_epoch: Any) -> None:
 
 
 def check_split(share: Any) -> None:
-    """Refuse a `validation_split` that is no share of the rows."""
+    """Refuse a `validation_split` that is not a share of the rows."""
     is_number = isinstance(share, (int, float, np.number))
     if share is not None and not (is_number and 0 <= share < 1):
         raise ValueError(f"`validation_split` must lie in [0, 1), got {share!r}.")
@@ -210,7 +210,7 @@ def checked_frequency(value: Any) -> int | Collection[int]:
 
 @dataclass(frozen=True)
 class Validation:
-    """What to evaluate on, how, and after which epochs."""
+    """The data of validation, how to evaluate it, and after which epochs."""
 
     evaluate: Callable[..., Logs]  # `Trainer.evaluate_source`
     source: Source | None
@@ -254,7 +254,7 @@ class FitLoop:
         Ctrl-C waits for the end of a chunk of steps: the model can be saved and the
         run resumed.
         """
-        supervisor = _here.supervisor
+        supervisor = _current.supervisor
         if supervisor is not None and supervisor.take is not None:
             supervisor.take(self, first, epochs)
             return
@@ -282,12 +282,12 @@ class FitLoop:
             several = ahead.epochs(epochs - epoch) if ahead else 1
             past = ahead.run(several) if ahead and several > 1 else []
             for number, of_epoch in enumerate(past, 1):
-                logs = self._tell(epoch, *of_epoch, is_last=number == len(past))
+                logs = self._report(epoch, *of_epoch, is_last=number == len(past))
                 epoch += 1
             if not past:
                 started = time.perf_counter()
                 epoch_logs = self._one_epoch(epoch, interrupt)
-                if epoch_logs is None:  # the generator is at its end, and has said so
+                if epoch_logs is None:  # the generator has ended, with a warning
                     break
                 logs, epoch = epoch_logs, epoch + 1
                 if ahead:
@@ -314,13 +314,13 @@ class FitLoop:
         self._renew_data()
         return logs
 
-    def _tell(
+    def _report(
         self, epoch: int, logs: Logs, validation_logs: Logs | None, is_last: bool
     ) -> Logs:
         """Report to callbacks an epoch that was run with others; return all metrics."""
         callbacks = self.callbacks
         callbacks.on_epoch_begin(epoch)
-        if is_last:  # a loss that is no number ends the others
+        if is_last:  # a loss that is not finite ends a run of epochs
             self.warn_of_nan(epoch)
         if validation_logs is not None:
             callbacks.on_test_begin()
@@ -331,7 +331,7 @@ class FitLoop:
         return logs
 
     def _renew_data(self) -> None:
-        """Take up what a callback may have changed in place."""
+        """Read the data again that a callback may have changed in place."""
         if self.callbacks.has_foreign:
             for source in (self.source, self.validation.source):
                 if isinstance(source, Table):
@@ -400,7 +400,7 @@ class FitLoop:
         stream.end_epoch()
 
     def warn_of_nan(self, epoch: int) -> None:
-        """Warn once if the loss is not a finite number any more."""
+        """Warn once if the loss has become NaN or infinite."""
         bad = self.model.training_state.first_bad_step.array
         if int(bad) > 0:
             _warn(
@@ -411,7 +411,7 @@ class FitLoop:
             bad[...] = 0  # warned once
 
     def _warn_of_logs(self, epoch: int, steps: int, logs: Logs) -> None:
-        """Warn once of numbers in what a step of the user's own reports."""
+        """Warn once of logs of a user's own step that are not finite."""
         bad = self.model.training_state.first_bad_step.array
         names = [name for name, value in logs.items() if not np.all(np.isfinite(value))]
         if names and int(bad) < 0:

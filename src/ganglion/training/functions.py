@@ -1,8 +1,8 @@
 """`ganglion.function`: a Python function over tensors and variables, compiled.
 
 It is traced once for every signature: the shapes and types of its tensors, and the
-values of all else. What it does beside computing, such as printing, happens while it is
-traced. Variables that it reads and assigns are the state of the compiled program.
+values of other arguments. Side effects, such as printing, happen while it is traced.
+Variables that it reads and assigns are the state of the compiled program.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ganglion.training.tracing import Step, program_of, state_arrays, uncollecte
 from ganglion.variables import Scope, Variable, current_scope, read
 
 CACHED_TRACES = 64  # of one function
-MANY_TRACES = 8  # somebody may not know that each takes a compilation
+MANY_TRACES = 8  # so many are reported: each takes a compilation
 
 
 def function(
@@ -253,7 +253,7 @@ class _Output:
 
 
 def _named(outputs: dict[str, Value], leaf: Any) -> Any:
-    """Return the name under which a result is computed; other things as they are."""
+    """Return the name under which a result is computed; other objects unchanged."""
     if not isinstance(leaf, (Value, Variable, np.ndarray)):
         return leaf
     name = f"result/{len(outputs)}"
@@ -262,14 +262,14 @@ def _named(outputs: dict[str, Value], leaf: Any) -> Any:
 
 
 class _Identity:
-    """An object of the user's as part of a key: the same only if it is the same."""
+    """An object of the user's as part of a key, compared by identity."""
 
-    def __init__(self, thing: Any) -> None:
-        self._id = id(thing)
+    def __init__(self, obj: Any) -> None:
+        self._id = id(obj)
         try:
-            self._thing: Callable[[], Any] = weakref.ref(thing)
+            self._object: Callable[[], Any] = weakref.ref(obj)
         except TypeError:
-            self._thing = lambda: thing
+            self._object = lambda: obj
 
     def __hash__(self) -> int:
         return self._id
@@ -277,8 +277,8 @@ class _Identity:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _Identity) or other._id != self._id:
             return False
-        thing = self._thing()
-        return thing is not None and thing is other._thing()
+        obj = self._object()
+        return obj is not None and obj is other._object()
 
 
 def _key(leaf: Any, array: np.ndarray | None) -> Any:
@@ -290,7 +290,7 @@ def _key(leaf: Any, array: np.ndarray | None) -> Any:
 
 
 def _as_array(leaf: Any) -> np.ndarray | None:
-    """Return a tensor of any kind as an array, None if it is none."""
+    """Return a tensor of any kind as an array, None for any other object."""
     if isinstance(leaf, (Variable, type)) or not hasattr(leaf, "__array__"):
         return None
     if hasattr(leaf, "detach"):

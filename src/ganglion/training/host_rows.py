@@ -1,6 +1,6 @@
 """Rows for a model whose first layers run on the host: texts, lookups and hashes.
 
-What the host makes of a small table is computed once. Where it is large, or its size
+The host part of a small table is computed once. If its result is large, or its size
 differs from batch to batch, each batch is computed by itself.
 """
 

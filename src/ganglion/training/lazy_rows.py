@@ -16,7 +16,7 @@ MOST_BYTES = 1 << 30  # of a file that is read at once
 
 
 class LazyRows:
-    """Rows that are read when they are asked for.
+    """Rows that are read on access.
 
     >>> rows = LazyRows(np.arange(12).reshape(6, 2))
     >>> rows[2:][np.array([3, 0])].tolist(), rows[2:].shape
@@ -38,28 +38,28 @@ class LazyRows:
         if isinstance(rows, slice):
             begin, end, step = rows.indices(len(self))
             if step != 1:
-                raise ValueError("Rows of a file are cut without a step.")
+                raise ValueError("Rows of a file can be sliced only with a step of 1.")
             if end - begin < len(self):
                 return LazyRows(self._source, self._begin + begin, self._begin + end)
             return self
         return self._read(np.asarray(rows) + self._begin)
 
     def _read(self, rows: np.ndarray) -> np.ndarray:
-        """Read rows in any order; files want theirs in order, and each once."""
-        ordered, place = np.unique(rows, return_inverse=True)
+        """Read rows in any order; h5py takes indices in increasing order only."""
+        ordered, inverse = np.unique(rows, return_inverse=True)
         is_range = len(ordered) and ordered[-1] - ordered[0] + 1 == len(ordered)
         key: Any = slice(ordered[0], ordered[-1] + 1) if is_range else ordered
         part = self._source[key]
         if hasattr(part, "toarray"):
             part = part.toarray()
-        return np.asarray(part)[place]
+        return np.asarray(part)[inverse]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(self._read(np.arange(len(self)) + self._begin), dtype)
 
 
 def as_lazy(x: Any) -> Any:
-    """Return what is to be read in batches as `LazyRows`, anything else as it is."""
+    """Return data that must be read in batches as `LazyRows`, other data unchanged."""
     if hasattr(x, "tocsr") and hasattr(x, "toarray"):
         return LazyRows(x.tocsr())
     if isinstance(x, np.memmap) and x.ndim:

@@ -1,4 +1,4 @@
-"""What models had in Keras 1 and 2: old names, which say what took their place."""
+"""Methods of models in Keras 1 and 2; each notes the name that replaced it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ganglion.training.trainer import Trainer, without_workers
 
 
 class OldMethods(StepMethods):
-    """The methods and properties of a model that Keras 3 has no more."""
+    """The methods and properties of a model that Keras 3 has removed."""
 
     @property
     def compiled_loss(self) -> Callable[..., Any]:

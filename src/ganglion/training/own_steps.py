@@ -1,8 +1,8 @@
 """Steps that the user wrote: `train_step`, `test_step`, `predict_step`.
 
-They are traced once into the graph of a step and compiled like any other. What they
-return are the logs of a batch. With `run_eagerly=True` every step runs as it is
-written, on the reference backend, so that prints and breakpoints see numbers.
+They are traced once into the graph of a step and compiled like any other. They return
+the logs of a batch. With `run_eagerly=True` every step runs as plain Python on the
+reference backend, so that prints and breakpoints see numbers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ganglion.training.tracing import (
 )
 from ganglion.variables import Scope, Variable, read
 
-# The state that a step in the way of JAX takes and returns, in this order.
+# The state that a step in the style of JAX takes and returns, in this order.
 _STATE = {
     "train": ("trainable", "non_trainable", "optimizer", "metrics"),
     "test": ("trainable", "non_trainable", "metrics"),
@@ -40,7 +40,7 @@ _STATE = {
 
 
 def packed(batch: Batch) -> Any:
-    """Return a batch as Keras hands it to a step: x alone, (x, y), or all three."""
+    """Return a batch as Keras passes it to a step: x alone, (x, y), or all three."""
     x, y, weight = batch
     if y is None:
         return (x,) if isinstance(x, (list, tuple)) else x
@@ -115,7 +115,7 @@ def _call(model: Any, kind: str, batch: Batch) -> Any:
 
 
 def _state_lists(model: Any, kind: str, batch: Batch) -> list[list[Variable]]:
-    """Return the variables whose values a step in the way of JAX is handed."""
+    """Return the variables whose values a step in the style of JAX receives."""
     with Scope():  # the first call makes variables, and forgets all else
         y_pred = model(batch.x)
         if kind != "predict":
@@ -171,7 +171,7 @@ class EagerSteps:
     def run_steps(
         self, data: Mapping[str, np.ndarray], replaced: Any, steps: int
     ) -> Any:
-        """Run some steps; return what each returned, stacked."""
+        """Run some steps; return their stacked results."""
         state = state_arrays(self.step, replaced)
         outputs = []
         for _ in range(steps):

@@ -1,10 +1,10 @@
-"""Which models may be fed longer batches: those whose masks hide all that is added.
+"""Proofs that the results of a model do not depend on padding.
 
 Steps are added at the end of a batch, with the number that a `Masking` or an
-`Embedding(mask_zero=True)` takes for nothing. They are invisible if every layer from
-there on either keeps each step to itself, or leaves masked steps out; and if losses and
-metrics count by the step and by the mask. Each layer that is known to do so stands in a
-table, by its very class; whatever else sees such a step ends the proof.
+`Embedding(mask_zero=True)` masks. They change no result if every later layer either
+computes each step by itself or leaves masked steps out, and if losses and metrics count
+by the step and by the mask. Layers that are known to do so stand in a table, by their
+exact class; any other layer that sees such a step ends the proof.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from ganglion.losses.base import Loss, LossFunctionWrapper
 from ganglion.metrics.base import MeanMetricWrapper
 from ganglion.training.compile_utils import Outputs, get_loss, get_metric, is_structured
 
-KEEPS, DROPS = "keeps", "drops"  # what becomes of the steps behind a layer
+KEEPS, DROPS = "keeps", "drops"  # whether the outputs of a layer still have the steps
 
 
 class _State(NamedTuple):
-    """What is known of a tensor: nothing was added, or steps, with or without a mask.
+    """Whether a tensor has padded steps, and whether these are masked.
 
-    `source` is the number of the input that a tensor without a mask is.
+    `source` is the number of an input, which has no mask yet.
     """
 
     has_steps: bool = False
     source: int | None = None
 
 
-_WHOLE, _MASKED = _State(), _State(has_steps=True)
+_UNPADDED, _MASKED = _State(), _State(has_steps=True)
 
 
 class _SeenError(Exception):
-    """Something may see the steps that are added."""
+    """A result may depend on the padding."""
 
 
 @dataclass(frozen=True)
 class PaddingRule:
-    """What to add to each input (None: it has no steps), and which outputs have steps.
+    """The number to pad each input with (None: no steps), and which outputs have steps.
 
     The flags follow the flat order of the model's outputs.
     """
@@ -71,7 +71,7 @@ _RECURRENT = (layers.RNN, layers.SimpleRNN, layers.LSTM, layers.GRU)
 
 
 def _recurrent(layer: Any) -> str | None:
-    """Masked steps leave the states as they are, and outputs of others alone.
+    """Masked steps change neither the states nor the outputs of other steps.
 
     In reverse, the sequence of outputs begins with the last step, its mask does not.
     """
@@ -83,7 +83,7 @@ def _recurrent(layer: Any) -> str | None:
 
 
 def _bidirectional(layer: Any) -> str | None:
-    """The outputs of the layer in reverse are turned round, as the mask expects."""
+    """The outputs of the reverse layer are reversed again, as the mask expects."""
     directions = (layer.forward_layer, layer.backward_layer)
     is_known = all(
         type(direction) in _RECURRENT
@@ -143,20 +143,20 @@ _RULES: dict[type, Callable[[Any], str | None]] = {
 
 
 class _Proof:
-    """A walk through the calls of a model, with what is known of each tensor."""
+    """A walk through the calls of a model, with the state of each tensor."""
 
     def __init__(self) -> None:
         self.numbers: dict[int, float] = {}  # of each input that has steps
 
     def outputs(self, network: Any, inputs: list[_State]) -> list[_State]:
-        """Return what is known of the outputs of a graph."""
+        """Return the states of the outputs of a graph."""
         known = dict(zip(network.step_inputs, inputs, strict=True))
         for call in network.step_calls:
             if any(tensor not in known for tensor in call.inputs):
                 raise _SeenError  # a model inside of this one begins on the host
             states = [known[tensor] for tensor in call.inputs]
             tensors = tree.flatten(call.outputs)
-            after = [_WHOLE] * len(tensors)
+            after = [_UNPADDED] * len(tensors)
             if any(state.has_steps for state in states):
                 after = self._behind(call, states, len(tensors))
             known.update(zip(tensors, after, strict=True))
@@ -182,11 +182,11 @@ class _Proof:
         if rule is None:
             raise _SeenError
         # Behind the first output there are states, of which there is one a row.
-        first = _MASKED if rule == KEEPS else _WHOLE
-        return [first, *[_WHOLE] * (count - 1)]
+        first = _MASKED if rule == KEEPS else _UNPADDED
+        return [first, *[_UNPADDED] * (count - 1)]
 
     def _begin(self, layer: Any, tensors: list[Any], states: list[_State]) -> None:
-        """Note what a layer takes for nothing that reads an input itself."""
+        """Note the number that a layer masks in the input it reads."""
         number = None
         if type(layer) is layers.Embedding and layer.mask_zero and tensors[0].ndim == 2:
             number = 0.0
@@ -200,7 +200,7 @@ class _Proof:
 
 
 def check_model(model: Any) -> None:
-    """Refuse a model that does more than to repeat the calls of its graph."""
+    """Refuse a model that does more than replay the calls of its graph."""
     replays = getattr(model, "_replays", None)
     if replays is None or not replays() or model._symbolic_losses:
         raise _SeenError
@@ -212,7 +212,7 @@ def padding_rule(model: Any) -> PaddingRule | None:
     if network is None:
         return None
     inputs = [
-        _State(True, number) if _may_have_steps(network, tensor) else _WHOLE
+        _State(True, number) if _may_have_steps(network, tensor) else _UNPADDED
         for number, tensor in enumerate(network.step_inputs)
     ]
     proof = _Proof()

@@ -1,6 +1,6 @@
-"""Several epochs in one native call, for a training that nobody watches in between.
+"""Several epochs in one native call, for a training without observers in between.
 
-Small models have epochs of a millisecond. What `fit` does between two of them takes
+Small models have epochs of a millisecond. The work of `fit` between two of them takes
 Python about half as long, and keeps other threads from doing the same for their models.
 If no callback needs to see an epoch before the next one begins, many are run at once,
 and reported afterwards: bit for bit as if they had been run one by one.
@@ -19,6 +19,7 @@ from ganglion.compiler import registry
 from ganglion.metrics import Mean, Metric
 from ganglion.training.data_adapters import Table
 from ganglion.training.state import Cursor, Logs, TrainableModel
+from ganglion.training.structure import is_ours
 from ganglion.variables import Variable
 
 if TYPE_CHECKING:
@@ -26,17 +27,17 @@ if TYPE_CHECKING:
 
 
 class RunAhead:
-    """Runs as many epochs of a `fit` at once as nobody needs to see in between."""
+    """Runs several epochs of a `fit` at once if no callback must see each of them."""
 
     def __init__(self, loop: FitLoop, sizer: ChunkSizer) -> None:
         self._loop, self._sizer = loop, sizer
         self._is_possible = self.is_possible(loop)
         if self._is_possible:  # a model like this one may have been trained already
-            self._paces, self._pace = loop.cache.paces, self._key()
-            sizer.steps = self._paces.get(self._pace, 1)
+            self._learned, self._key = loop.cache.epochs_at_once, self._time_key()
+            sizer.steps = self._learned.get(self._key, 1)
 
-    def _key(self) -> tuple[Any, ...]:
-        """Return what the time of an epoch depends on."""
+    def _time_key(self) -> tuple[Any, ...]:
+        """Return a key of all that the time of an epoch depends on."""
         loop, held_out = self._loop, self._loop.validation
         rows = [t.rows for t in (loop.source, held_out.source) if isinstance(t, Table)]
         sizes = tuple(weight.shape for weight in loop.model.chosen_weights or ())
@@ -44,7 +45,7 @@ class RunAhead:
 
     @staticmethod
     def is_possible(loop: FitLoop) -> bool:
-        """Return whether nobody needs to see an epoch before the next one begins."""
+        """Return whether no callback needs to see an epoch before the next begins."""
         model, held_out = loop.model, loop.validation.source
         if not isinstance(loop.source, Table) or not loop.callbacks.may_lag:
             return False
@@ -52,7 +53,7 @@ class RunAhead:
             return False
         if held_out is not None and not isinstance(held_out, Table):
             return False
-        if held_out is not None and (loop.validation.frequency != 1):
+        if held_out is not None and loop.validation.frequency != 1:
             return False
         steps = -(-loop.source.rows // loop.size)
         is_limited = loop.validation.steps or config.max_steps_per_epoch()
@@ -65,7 +66,7 @@ class RunAhead:
     def _took(self, epochs: int, seconds: float) -> None:
         self._sizer.took(epochs, seconds)
         if self._is_possible:
-            self._paces[self._pace] = self._sizer.steps
+            self._learned[self._key] = self._sizer.steps
 
     def epochs(self, left: int) -> int:
         """Return how many epochs to run at once now."""
@@ -77,8 +78,8 @@ class RunAhead:
     def run(self, most: int) -> list[tuple[Logs, Logs | None]]:
         """Run epochs; return the logs of each, and those of its validation.
 
-        There are fewer if the loss was not a number any more, and none if these
-        programs cannot be run so.
+        There are fewer if the loss became NaN or infinite, and none if these programs
+        cannot be run this way.
         """
         loop = self._loop
         assert isinstance(loop.source, Table)
@@ -101,7 +102,8 @@ class RunAhead:
         loop = self._loop
         model, state, held_out = loop.model, loop.model.training_state, loop.validation
         metrics = model.metrics
-        if not all(map(_is_ours, (model, *metrics))):
+        # A subclass of the user's may override how metrics are reset or computed.
+        if not all(is_ours(type(owner)) for owner in (model, *metrics)):
             return
         if isinstance(held_out.source, Table):
             _, padded_from = loop.cache.padded("test", held_out.source)
@@ -147,14 +149,14 @@ class RunAhead:
 
 
 def sums_of(metrics: Iterable[Metric]) -> list[Variable]:
-    """Return what metrics sum up in, each variable once."""
+    """Return the variables that metrics sum up in, each once."""
     return list(dict.fromkeys(v for metric in metrics for v in metric.variables))
 
 
 def logs_of(
     model: TrainableModel, metrics: list[Metric], sums: Mapping[Variable, np.ndarray]
 ) -> dict[str, list[Any]]:
-    """Return the value of every metric by name, for rows of what its sums were."""
+    """Return the values of every metric by name, one for each row of its sums."""
     logs = means_of(model, metrics, sums)
     if logs is not None:
         return logs
@@ -183,11 +185,3 @@ def means_of(
         np.divide(total, count, out=means, where=count != 0)
         logs[name] = means.astype(metric.dtype).astype(float).tolist()
     return {name: logs[name] for name in sorted(logs)}
-
-
-def _is_ours(thing: Any) -> bool:
-    """Return whether a model or metric does nothing at an epoch's end but what is here.
-
-    One of the user's own may override how metrics are reset, or what they are.
-    """
-    return type(thing).__module__.startswith("ganglion.")

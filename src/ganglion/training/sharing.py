@@ -1,8 +1,8 @@
 """Steps that several models share: traced and compiled for the first of them.
 
-Models of equal structure (`structure.py`) have equal steps. Those that differ in
-hyperparameters are traced each, and share what is compiled: such numbers are inputs of
-a program. So do models with objects or functions that are not Ganglion's, where their
+Models of equal structure (`structure.py`) have equal steps. Models that differ in
+hyperparameters are traced one by one, and share the compiled program: such numbers are
+its inputs. So do models with objects or functions that are not Ganglion's, if their
 traces are equal.
 """
 
@@ -30,34 +30,48 @@ from ganglion.variables import suspended
 
 
 @dataclass(frozen=True)
-class _Shared:
-    """A step of the first model, and where its variables stand in a structure."""
+class _Trace:
+    """A step without its variables, and their positions in a structure.
+
+    It keeps no model alive.
+    """
 
     step: Step
-    executable: registry.Executable
     positions: dict[str, int]
 
-    def of(self, structure: Structure) -> tuple[Step, registry.Executable]:
-        """Return the step with the variables of another model."""
+    @classmethod
+    def of(cls, step: Step, structure: Structure) -> _Trace | None:
+        """Return a step without its variables, None if one is not in the structure."""
+        positions = {id(v): number for number, v in enumerate(structure.variables)}
+        own = {n: v for n, v in step.variables.items() if n not in step.numbers}
+        if step.late or any(id(variable) not in positions for variable in own.values()):
+            return None
+        numbers = {name: step.variables[name] for name in step.numbers}
+        return cls(
+            replace(step, variables=numbers),
+            {name: positions[id(variable)] for name, variable in own.items()},
+        )
+
+    def with_variables(self, structure: Structure) -> Step:
+        """Return the step with the variables of a model of this structure."""
         own = {name: structure.variables[n] for name, n in self.positions.items()}
         # Equal structures have equal numbers, which no step changes.
-        variables = {**own, **self.step.variables}
-        return replace(self.step, variables=variables), self.executable
+        return replace(self.step, variables={**own, **self.step.variables})
 
 
 class SharedSteps:
     """The compiled steps of a set of models, each made once for equal models.
 
-    A model whose structure is known is not even traced. Any other one is, and uses what
-    was compiled for a program that computes the same.
+    A model whose structure is known is not even traced. Any other model is traced, and
+    uses a program that was compiled before if it computes the same.
     """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._steps: dict[Any, _Shared | None] = {}
+        self._steps: dict[Any, tuple[_Trace, registry.Executable]] = {}
         self._programs: dict[Any, tuple[Program, registry.Executable]] = {}
         self.traces = self.compilations = 0
-        self.paces: dict[Any, int] = {}  # see `run_ahead.py`
+        self.epochs_at_once: dict[Any, int] = {}  # see `run_ahead.py`
 
     def step(
         self,
@@ -72,13 +86,16 @@ class SharedSteps:
                 key = (*key, structure.key)
                 shared = self._steps.get(key)
                 if shared is not None:
-                    return shared.of(structure)
+                    trace_of_first, executable = shared
+                    return trace_of_first.with_variables(structure), executable
             self.traces += 1
             step = trace()
             _refuse_default_generator(step)
             step, executable = self._compiled(step, compile_step)
-            if structure is not None and key not in self._steps:
-                self._steps[key] = _shareable(step, executable, structure)
+            if structure is not None and not executable.keeps_on_device:
+                shareable = _Trace.of(step, structure)
+                if shareable is not None:
+                    self._steps[key] = shareable, executable
             return step, executable
 
     def _compiled(
@@ -104,21 +121,8 @@ class SharedSteps:
 # ---- the same model, made again ------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Trace:
-    """A step without its variables, and where those stand in a structure."""
-
-    step: Step
-    positions: dict[str, int]
-
-    def of(self, structure: Structure) -> Step:
-        """Return the step with the variables of a model of this structure."""
-        own = {name: structure.variables[n] for name, n in self.positions.items()}
-        return replace(self.step, variables={**own, **self.step.variables})
-
-
 class RecentTraces:
-    """The last steps that were traced: the same model is often made again.
+    """The last steps that were traced: the same model is often built again.
 
     For another seed, fold or rate, say; then it needs no trace of its own.
     """
@@ -134,20 +138,20 @@ class RecentTraces:
             if trace is None:
                 return None
             self._traces.move_to_end(key)
-            return trace.of(structure)
+            return trace.with_variables(structure)
 
     def add(self, key: Any, structure: Structure, step: Step) -> None:
-        """Keep a step, unless it uses or holds more than its structure says."""
-        positions = _positions(step, structure)
-        if positions is None or _constant_bytes(step) > MOST_CONSTANT_BYTES:
+        """Keep a step, unless it has variables beside its structure or large arrays."""
+        trace = _Trace.of(step, structure)
+        if trace is None or _constant_bytes(step) > MOST_CONSTANT_BYTES:
             return
         with self._lock:
-            self._traces[key] = _Trace(_without_variables(step), positions)
+            self._traces[key] = trace
             if len(self._traces) > self._most:
                 self._traces.popitem(last=False)
 
     def clear(self) -> None:
-        """Keep none."""
+        """Forget all traces."""
         with self._lock:
             self._traces.clear()
 
@@ -162,20 +166,6 @@ def _constant_bytes(step: Step) -> int:
     return sum(constant.array.nbytes for constant in constants)
 
 
-def _positions(step: Step, structure: Structure) -> dict[str, int] | None:
-    """Return where the variables of a step stand in a structure; None if not in it."""
-    positions = {id(v): number for number, v in enumerate(structure.variables)}
-    own = {n: v for n, v in step.variables.items() if n not in step.numbers}
-    if step.late or any(id(variable) not in positions for variable in own.values()):
-        return None
-    return {name: positions[id(variable)] for name, variable in own.items()}
-
-
-def _without_variables(step: Step) -> Step:
-    """Return a step with its numbers alone: who keeps it must keep no model alive."""
-    return replace(step, variables={n: step.variables[n] for n in step.numbers})
-
-
 def _refuse_default_generator(step: Step) -> None:
     if random.is_default_state(step.variables.values()):
         raise ValueError(
@@ -186,9 +176,10 @@ def _refuse_default_generator(step: Step) -> None:
 
 
 def program_key(program: Program) -> tuple[Any, ...] | None:
-    """Return all that a program computes, whatever its state is called.
+    """Return a key that is equal for programs that compute the same.
 
-    None if it calls functions of the host, of which nothing is known.
+    The names of their states do not matter. None if a program calls functions of the
+    host, of which nothing is known.
     """
     roles: dict[str, Any] = dict(zip(program.data, program.data, strict=True))
     roles |= {name: number for number, name in enumerate(program.state)}
@@ -238,24 +229,14 @@ def _attr_token(attr: Any) -> Any:
     raise UnknownCodeError
 
 
-def _shareable(
-    step: Step, executable: registry.Executable, structure: Structure
-) -> _Shared | None:
-    """Return a step for others to use; None if it uses what its structure has not."""
-    positions = None if executable.keeps_on_device else _positions(step, structure)
-    if positions is None:
-        return None
-    return _Shared(_without_variables(step), executable, positions)
-
-
 # ---- a model ready to train ----------------------------------------------------------
 
 
 def build_compiled(model: Any, names: Batch, signature: Signature) -> bool:
     """Build the losses and metrics of a model, as tracing its first step would.
 
-    Returns whether that could be done: only a model made of Keras tensors says what it
-    returns without being called.
+    Returns whether that could be done: only for a model made of Keras tensors, whose
+    outputs are known without a call.
     """
     network = model._network
     if network is None or not model.built:

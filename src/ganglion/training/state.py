@@ -1,4 +1,4 @@
-"""What training knows of a model: its protocol, and where a run stands."""
+"""The protocol of a model in training, and the state of a run."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ class TrainableModel(Protocol):
     def epoch_logs(self, results: Any) -> Logs: ...
 
 
-# ---- what the user overrode -------------------------------------------------------
+# ---- overridden methods -----------------------------------------------------------
 
-# What makes a step of a kind the user's own.
+# The methods of each kind of step that a user may override.
 _METHODS = {
     "train": ("train_step", "compute_metrics"),
     "test": ("test_step", "compute_metrics"),
@@ -97,7 +97,7 @@ _METHODS = {
 
 
 def default(method: Any) -> Any:
-    """Mark a method as ours: where it is not overridden, the step need not call it."""
+    """Mark a method as ours: unless it is overridden, a step need not call it."""
     method.is_default = True
     return method
 
@@ -112,15 +112,15 @@ def is_own(model: Any, kind: str) -> bool:
     return not all(is_default(model, method) for method in _METHODS[kind])
 
 
-# ---- where a run stands ----------------------------------------------------------
+# ---- the state of a run ----------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Cursor:
-    """Where a run through the rows of some data stands; steps advance it in place.
+    """The position of a run in its data; steps advance it in place.
 
-    Training has the cursor of the model's state. Every evaluation and prediction has
-    one of its own, so that they can run beside each other.
+    Training uses the cursor of the model's state. Every evaluation and prediction has
+    its own, so that they can run side by side.
     """
 
     position: np.ndarray  # the row at which the next step starts
@@ -133,10 +133,10 @@ class Cursor:
 
 
 class TrainingState:
-    """Where a model's training stands in its data and its epochs.
+    """The position of a model's training in its data and its epochs.
 
     One object, so that models have no attributes such as `epoch` or `order`, which
-    subclasses want for themselves.
+    subclasses may use for themselves.
     """
 
     def __init__(self) -> None:
@@ -150,14 +150,14 @@ class TrainingState:
         self.pads_batches = False  # their lengths differ: see `buckets`
         self.saved_metrics: dict[str, list[np.ndarray]] | None = None
         self.was_loaded = False
-        # Those of the `fit` that runs, or was interrupted; and their states in a file.
+        # Of the `fit` that runs or was interrupted; and their states from a file.
         self.callbacks: CallbackList | None = None
         self.saved_callbacks: dict[str, Any] | None = None
         # The metrics of an epoch whose steps are done and whose validation is not.
         self.epoch_logs: Logs | None = None
 
     def callback_states(self) -> dict[str, Any] | None:
-        """Return what callbacks remember of a run that is not over, as plain data."""
+        """Return the states of the callbacks of an unfinished run, as plain data."""
         if self.callbacks is None:
             return self.saved_callbacks
         is_over = self.callbacks.stop_training and not self.steps_done
@@ -165,7 +165,7 @@ class TrainingState:
 
     @property
     def cursor(self) -> Cursor:
-        """Where training stands in its data."""
+        """The cursor of training."""
         return Cursor(self.position.array, self.order.array)
 
     def start_epoch(self, epoch: int) -> dict[str, Any] | None:

@@ -1,6 +1,6 @@
 """From a model to a compiled step: model -> Program -> Executable, cached.
 
-`tracing` says what a step is made of, `own_steps` what it is if the user wrote it.
+`tracing` builds the program of a step, `own_steps` that of a step the user wrote.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from ganglion.training.tracing import Step, state_arrays
 from ganglion.variables import Variable
 
 CACHED_STEPS = 64  # of one model
-MOST_MET = 256
-_met: dict[Any, None] = {}  # what the last steps were traced for, in short and in order
+MOST_SEEN = 256
+_seen_shapes: dict[Any, None] = {}  # of the last steps that were traced, in order
 Compiled = tuple[Step, registry.Executable | EagerSteps]
 Arrays = dict[str, np.ndarray]
 # A program, its data, its state, and how many steps of it.
@@ -48,21 +48,22 @@ class StepCache:
         self._schedules: dict[int, Any] = {}
         self.chunk_sizes: dict[Any, int] = {}  # in steps, of the last epoch
         self.buckets = LengthBuckets(model)
-        # With other models, and what this one has in common with them.
-        self.shared: SharedSteps | None = None
-        self._own_paces: dict[Any, int] = {}
+        self.shared: SharedSteps | None = None  # with other models
+        self._epochs_at_once: dict[Any, int] = {}
         self._structure: Structure | None = None
         self._is_read = False
 
     def share(self, steps: SharedSteps | None) -> None:
-        """Use the steps of other models where they are equal, from now on."""
+        """Use the steps of equal models from now on."""
         with self.lock:
             self.shared, self._is_read = steps, False
 
     @property
-    def paces(self) -> dict[Any, int]:
-        """How many epochs are run at once: known from this model, or one like it."""
-        return self._own_paces if self.shared is None else self.shared.paces
+    def epochs_at_once(self) -> dict[Any, int]:
+        """How many epochs to run at once, learned from this model or one like it."""
+        return (
+            self._epochs_at_once if self.shared is None else self.shared.epochs_at_once
+        )
 
     def clear(self) -> None:
         """Trace everything anew; called when the model or its training changes."""
@@ -70,7 +71,7 @@ class StepCache:
             self._steps.clear()
             self._schedules.clear()
             self.chunk_sizes.clear()
-            self._own_paces.clear()
+            self._epochs_at_once.clear()
             self.buckets.clear()
             self._is_read = False
 
@@ -98,7 +99,7 @@ class StepCache:
         return self._steps[key]
 
     def _shared_or_own(self, kind: str, table: Table, signature: Signature) -> Compiled:
-        """Return a step that is shared with other models, if there are such."""
+        """Return a step shared with other models, or one of this model's own."""
         model = self._model
         if self.shared is None or model.run_eagerly or is_own(model, kind):
             return self._compiled(kind, table, signature)
@@ -109,7 +110,7 @@ class StepCache:
         )
 
     def _key(self, kind: str, table: Table, signature: Signature) -> tuple[Any, ...]:
-        """Return what a step depends on beside the structure of the model."""
+        """Return a key of all that a step depends on beside the model's structure."""
         return (
             kind,
             signature,
@@ -118,8 +119,10 @@ class StepCache:
             sharing.names_that_matter(self._model, table.names),
         )
 
-    def structure_for(self, table: Table, size: int, shuffle: bool) -> Structure | None:
-        """Return what training on a table depends on, None if it is hidden."""
+    def training_structure(
+        self, table: Table, size: int, shuffle: bool
+    ) -> Structure | None:
+        """Return the structure of a model ready to train, None if it has none."""
         if self._model.run_eagerly or is_own(self._model, "train"):
             return None
         signature = table.signature(min(size, table.rows), table.rows, shuffle)
@@ -129,7 +132,7 @@ class StepCache:
     def _read_structure(
         self, kind: str, table: Table, signature: Signature
     ) -> Structure | None:
-        """Read the structure once, of a model that is ready to train."""
+        """Read the structure of a model that is ready to train, once."""
         if not self._is_read and kind == "predict":
             return structure_of(self._model) if self._model.built else None
         if not self._is_read:
@@ -158,15 +161,16 @@ class StepCache:
             signature,
             *(weight.shape for weight in model.trainable_weights),
         )
-        if shapes not in _met:  # reading a structure pays where models come again
-            _met[shapes] = None
-            if len(_met) > MOST_MET:
-                _met.pop(next(iter(_met)), None)
+        # Reading a structure pays only for a model that is built again.
+        if shapes not in _seen_shapes:
+            _seen_shapes[shapes] = None
+            if len(_seen_shapes) > MOST_SEEN:
+                _seen_shapes.pop(next(iter(_seen_shapes)), None)
             return self._traced(kind, table, signature)
         if not is_ours(type(model)) or is_own(model, kind) or not model.built:
             return self._traced(kind, table, signature)
         # Read anew each time: what was changed meanwhile counts, as in a trace.
-        structure = self._structure_for(kind, table, signature)
+        structure = self._current_structure(kind, table, signature)
         if structure is None:
             return self._traced(kind, table, signature)
         return self.traced_as(structure, kind, table, signature)
@@ -174,7 +178,7 @@ class StepCache:
     def traced_as(
         self, structure: Structure, kind: str, table: Table, signature: Signature
     ) -> Step:
-        """Return a step of the model, that of an equal one if it was traced before."""
+        """Return a step of the model, reusing the trace of an equal model."""
         key = (*self._key(kind, table, signature), structure.key)
         step = sharing.RECENT.get(key, structure)
         if step is None:
@@ -182,7 +186,7 @@ class StepCache:
             sharing.RECENT.add(key, structure, step)
         return step
 
-    def _structure_for(
+    def _current_structure(
         self, kind: str, table: Table, signature: Signature
     ) -> Structure | None:
         """Return the structure of a built model, made ready for a kind of step."""
@@ -262,7 +266,7 @@ class StepCache:
     def runs(
         self, kind: str, table: Table, size: int, shuffle: bool, cursor: Cursor
     ) -> Iterator[Run]:
-        """Yield what a pass through a table runs: whole batches, then what is left."""
+        """Yield the runs of a pass through a table: full batches, then the rest."""
         for signature, steps in self.signatures(kind, table, size, shuffle):
             step, executable = self.step(kind, table, signature)
             if isinstance(executable, EagerSteps):
@@ -274,7 +278,7 @@ class StepCache:
     def signatures(
         self, kind: str, table: Table, size: int, shuffle: bool
     ) -> list[tuple[Signature, int]]:
-        """Return what a pass traces, and for how many steps."""
+        """Return the signatures of a pass through a table, with their steps."""
         if kind == "test" and table.is_one_batch(size, None):
             return [(table.signature(table.rows, None, False), 1)]
         parts = [(size, table.rows // size), (table.rows % size, 1)]
@@ -296,7 +300,7 @@ class StepCache:
     def padded(self, kind: str, table: Table) -> tuple[Table, int | None]:
         """Return a table to run, and the length that it had if it was padded.
 
-        A step of the user's own could see the padding, and gets what it is given.
+        A step that the user wrote could see padding, so its data is never padded.
         """
         if self._model.run_eagerly or is_own(self._model, kind):
             return table, None
@@ -355,7 +359,7 @@ class ModelLock:
             return
         forks.held_off().__enter__()
         try:
-            with self._queue:  # who comes again and again lets waiting threads in
+            with self._queue:  # a thread that returns at once lets others in first
                 self._running.acquire()
             self._owner, self._depth = threading.get_ident(), 1
             self._switch_metrics(threading.current_thread())

@@ -1,7 +1,7 @@
 """The steps as methods, for subclasses to override and to call.
 
-Where they are not overridden, a step is traced without them (see `tracing`); what they
-do is the same.
+If they are not overridden, a step is traced without them (see `tracing`), to the same
+effect.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ganglion.variables import StatelessScope
 
 
 class StepMethods(Trainer):
-    """What `fit`, `evaluate` and `predict` do to a batch."""
+    """The steps of `fit`, `evaluate` and `predict`."""
 
     @default
     def train_step(self, data: Any) -> Logs:
@@ -97,7 +97,7 @@ class StepMethods(Trainer):
         sample_weight: Any = None,
         training: bool = True,
     ) -> Any:
-        """Return the loss, and what all variables are after it, without effects."""
+        """Return the loss and the new values of all variables, without side effects."""
         fixed, sums = self.non_trainable_variables, self.metrics_variables
         mapping = [
             *zip(self.trainable_variables, trainable_variables, strict=True),
@@ -118,7 +118,7 @@ class StepMethods(Trainer):
             self._compile_loss(batch.y, y_pred, batch.sample_weight)
         self.update_metrics(batch.y, y_pred, batch.sample_weight)
 
-    # ---- what Keras' own trainers have -----------------------------------------------
+    # ---- methods of Keras' trainers --------------------------------------------------
 
     @default
     def make_train_function(self, force: bool = False) -> Any:

@@ -1,16 +1,16 @@
-"""What the steps of a model depend on, read off the model itself.
+"""The structure of a model: everything that its steps depend on.
 
 Two models whose structures are equal have equal steps, each with its own variables. A
-structure is all that a step is traced from: layers, losses, metrics, optimizer and
-every number in them that is not a variable. It is read off the objects themselves, so
-that what was changed after construction counts. Objects and functions that are not
-Ganglion's may look at anything: a model with such has none.
+structure covers all that a step is traced from: layers, losses, metrics, optimizer and
+every number in them that is not a variable. It is read from the objects themselves, so
+that changes after construction count. Objects and functions that are not Ganglion's may
+depend on anything: a model that has some has no structure.
 
-Reading is a walk, breadth first, from a model to all that it holds. Every object is
-opened once: it says what it is (a token), and has values, of which some are plain and
-the others are opened in turn. Hundreds of models are read in one call of `fit_many`,
-most of them made alike: so a walk leaves a `_Form`, which takes the next model through
-the same walk in a few operations an object, and asks only whether it finds the same.
+Reading is a breadth-first walk from a model to all objects that it holds. Every object
+is opened once into a token, which identifies it, and its values, of which some are
+plain and the others are opened in turn. `fit_many` reads hundreds of models in one
+call, most of them alike: so a walk is kept as a `_Form`, which checks the next model
+for the same walk in a few operations per object.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy as np
 from ganglion.random import SeedGenerator
 from ganglion.variables import Variable
 
-# What an object remembers, or is called, and no step depends on.
+# Attributes that no step depends on: names, and what an object remembers.
 _IGNORED = frozenset(
     (
         "name", "path", "_path", "created", "grad", "history", "notes",
@@ -47,11 +47,11 @@ _MOST_FORMS = 8  # that the next model is compared with
 
 
 class UnknownCodeError(Exception):
-    """Something in a model whose meaning cannot be read off it."""
+    """An object in a model whose meaning cannot be read from it."""
 
 
 class Key:
-    """All that a walk has found: a long tuple, hashed once."""
+    """The tokens of a walk: a long tuple, hashed once."""
 
     __slots__ = ("_hash", "_tokens")
 
@@ -69,108 +69,109 @@ class Key:
 
 @dataclass(frozen=True)
 class Structure:
-    """All that steps of a model depend on, and its variables in a fixed order."""
+    """A key of all that the steps of a model depend on, and its variables in order."""
 
     key: Key
     variables: tuple[Variable, ...]
 
 
 def structure_of(model: Any) -> Structure | None:
-    """Return the structure of a model that is ready to train, None if it is hidden."""
+    """Return the structure of a model that is ready to train, None if it has none."""
     forms = _recent.forms
     try:
         for form in forms:
             variables = form.variables_of(model)
             if variables is not None:
                 return Structure(form.key, variables)
-        form, things = _walk(model)
+        form, objects = _walk(model)
     except UnknownCodeError:
         return None
     others = [known for known in forms if known.key != form.key]
     _recent.forms = (form, *others[: _MOST_FORMS - 1])
-    return Structure(form.key, form.variables_among(things))
+    return Structure(form.key, form.variables_among(objects))
 
 
-# ---- what an object is ---------------------------------------------------------------
+# ---- opening an object ---------------------------------------------------------------
 
-Opened = tuple[Any, tuple[Any, ...]]  # what it is, and its values
+Opened = tuple[Any, tuple[Any, ...]]  # a token, and the values of the object
 Opener = Callable[[Any], Opened]
 _NOTHING: tuple[Any, ...] = ()
 
 
-def _opened(thing: Any) -> Opened:
-    """Return what an object is, and its values that steps depend on."""
-    kind: Any = type(thing)
-    return _opener(kind)(thing)
+def _opened(obj: Any) -> Opened:
+    """Return the token of an object, and its values that steps depend on."""
+    kind: Any = type(obj)
+    return _opener(kind)(obj)
 
 
-def _plain(thing: Any) -> Opened:
+def _plain(obj: Any) -> Opened:
     # Equal numbers of different types are different: 1, 1.0, True, -0.0.
-    return repr(thing), _NOTHING
+    return repr(obj), _NOTHING
 
 
-def _array(thing: Any) -> Opened:
-    array = np.asarray(thing)
+def _array(obj: Any) -> Opened:
+    array = np.asarray(obj)
     return (array.shape, array.dtype, array.tobytes()), _NOTHING
 
 
-def _list(thing: Any) -> Opened:
-    return len(thing), tuple(thing)
+def _list(obj: Any) -> Opened:
+    return len(obj), tuple(obj)
 
 
-def _dict(thing: Any) -> Opened:
-    return len(thing), (*thing, *thing.values())
+def _dict(obj: Any) -> Opened:
+    return len(obj), (*obj, *obj.values())
 
 
-def _set(thing: Any) -> Opened:
-    if not all(isinstance(element, PLAIN) for element in thing):
+def _set(obj: Any) -> Opened:
+    if not all(isinstance(element, PLAIN) for element in obj):
         raise UnknownCodeError  # in no order that two models share
-    return tuple(sorted(map(repr, thing))), _NOTHING
+    return tuple(sorted(map(repr, obj))), _NOTHING
 
 
-def _type(thing: Any) -> Opened:
-    return _known_name(thing), _NOTHING
+def _type(obj: Any) -> Opened:
+    return _known_name(obj), _NOTHING
 
 
-def _function(thing: Any) -> Opened:
-    cells = [cell.cell_contents for cell in thing.__closure__ or ()]
-    line = thing.__code__.co_firstlineno  # lambdas have no name of their own
-    token = _known_name(thing), line
-    return token, (*cells, thing.__defaults__, thing.__kwdefaults__)
+def _function(obj: Any) -> Opened:
+    cells = [cell.cell_contents for cell in obj.__closure__ or ()]
+    line = obj.__code__.co_firstlineno  # lambdas have no name of their own
+    token = _known_name(obj), line
+    return token, (*cells, obj.__defaults__, obj.__kwdefaults__)
 
 
-def _method(thing: Any) -> Opened:
-    return thing.__name__, (thing.__self__,)
+def _method(obj: Any) -> Opened:
+    return obj.__name__, (obj.__self__,)
 
 
-def _partial(thing: Any) -> Opened:
-    return _NOTHING, (thing.func, thing.args, thing.keywords)
+def _partial(obj: Any) -> Opened:
+    return _NOTHING, (obj.func, obj.args, obj.keywords)
 
 
-def _span(thing: Any) -> Opened:
-    return _NOTHING, (thing.start, thing.stop, thing.step)
+def _span(obj: Any) -> Opened:
+    return _NOTHING, (obj.start, obj.stop, obj.step)
 
 
-def _object(thing: Any) -> Opened:
-    attributes = _attributes(thing)
-    names, values_of = _that_matter(*_names(type(thing), attributes))
+def _object(obj: Any) -> Opened:
+    attributes = _attributes(obj)
+    names, values_of = _that_matter(*_names(type(obj), attributes))
     return names, values_of(attributes)
 
 
-def _variable(thing: Any) -> Opened:
-    names, values = _object(thing)
-    return (_kind_of_array(thing), names), values
+def _variable(obj: Any) -> Opened:
+    names, values = _object(obj)
+    return (_kind_of_array(obj), names), values
 
 
-def _kind_of_array(thing: Any) -> tuple[Any, ...] | None:
-    """Return the shape and type of a variable, None of anything else."""
-    if not isinstance(thing, Variable):
+def _kind_of_array(obj: Any) -> tuple[Any, ...] | None:
+    """Return the shape and type of a variable, None for any other object."""
+    if not isinstance(obj, Variable):
         return None
-    array = thing.unsynced_array
+    array = obj.unsynced_array
     return array.shape, array.dtype
 
 
-_ANYONES: tuple[tuple[Any, Opener], ...] = (
+# Openers of classes from any library, and of Ganglion's and Python's own classes.
+_OF_ANY: tuple[tuple[Any, Opener], ...] = (
     (PLAIN, _plain),
     ((np.ndarray, np.generic), _array),
     ((type, np.dtype), _type),
@@ -190,8 +191,8 @@ _OURS: tuple[tuple[Any, Opener], ...] = (
 
 @functools.cache
 def _opener(kind: Any) -> Opener:
-    """Return what opens objects of a class; most must be Ganglion's or Python's."""
-    for kinds, opener in _ANYONES:
+    """Return the opener of a class; most must be Ganglion's or Python's."""
+    for kinds, opener in _OF_ANY:
         if issubclass(kind, kinds):
             return opener
     _known_name(kind)
@@ -204,27 +205,27 @@ def is_ours(kind: Any) -> bool:
     return module == "ganglion" or module.startswith("ganglion.")
 
 
-def _known_name(thing: Any) -> str:
-    """Return what a class or function is called, if it is Ganglion's or Python's."""
-    if isinstance(thing, np.dtype):
-        return str(thing)
-    module = str(getattr(thing, "__module__", ""))
-    if not is_ours(thing) and module not in (*_STANDARD, "numpy"):
+def _known_name(obj: Any) -> str:
+    """Return the name of a class or function; refuse one of another library."""
+    if isinstance(obj, np.dtype):
+        return str(obj)
+    module = str(getattr(obj, "__module__", ""))
+    if not is_ours(obj) and module not in (*_STANDARD, "numpy"):
         raise UnknownCodeError
-    return f"{module}.{thing.__qualname__}"
+    return f"{module}.{obj.__qualname__}"
 
 
 # ---- attributes ----------------------------------------------------------------------
 
 
-def _attributes(thing: Any) -> Mapping[str, Any]:
-    kind: Any = type(thing)
+def _attributes(obj: Any) -> Mapping[str, Any]:
+    kind: Any = type(obj)
     slots = _slots_of(kind)
-    values: dict[str, Any] = getattr(thing, "__dict__", {})
-    if not (slots or hasattr(thing, "__dict__") or is_ours(kind)):
-        raise UnknownCodeError  # what it holds cannot be seen, as of a deque
+    values: dict[str, Any] = getattr(obj, "__dict__", {})
+    if not (slots or hasattr(obj, "__dict__") or is_ours(kind)):
+        raise UnknownCodeError  # its content is not visible, as in a deque
     if slots:
-        own = {name: getattr(thing, name) for name in slots if hasattr(thing, name)}
+        own = {name: getattr(obj, name) for name in slots if hasattr(obj, name)}
         values = {**values, **own}
     return values
 
@@ -239,7 +240,7 @@ def _slots_of(kind: Any) -> tuple[str, ...]:
 
 
 def _names(kind: Any, attributes: Mapping[str, Any]) -> tuple[bool, tuple[str, ...]]:
-    """Return whether the seed only says where a generator began, and all names."""
+    """Return whether `seed` is only the start of a generator, and all names."""
     generator = attributes.get("seed_generator")
     is_seeded = issubclass(kind, SeedGenerator) or isinstance(generator, SeedGenerator)
     return is_seeded, tuple(attributes)
@@ -252,15 +253,15 @@ Getter = Callable[[Any], tuple[Any, ...]]
 def _that_matter(
     is_seeded: bool, names: tuple[str, ...]
 ) -> tuple[tuple[str, ...], Getter]:
-    """Return the names of attributes that steps depend on, and what returns those."""
+    """Return the names of attributes that steps depend on, and their getter."""
     ignored = _IGNORED | {"seed"} if is_seeded else _IGNORED
-    # Weights are there already: what drew them does not matter any more.
+    # Weights exist already: their initializers do not matter any more.
     names = tuple(n for n in names if n not in ignored and n[-11:] != "initializer")
     return names, _getter(names)
 
 
 def _getter(keys: Sequence[Any]) -> Getter:
-    """Return what takes some of a mapping or a sequence, as a tuple."""
+    """Return a function that takes values from a mapping or sequence, as a tuple."""
     if len(keys) > 1:
         return itemgetter(*keys)
     if not keys:
@@ -274,7 +275,7 @@ def _getter(keys: Sequence[Any]) -> Getter:
 
 @dataclass(frozen=True)
 class _Entry:
-    """What a walk has found in one object."""
+    """One object of a walk."""
 
     kind: Any
     names: tuple[str, ...] | None  # of all its attributes, where those are its values
@@ -292,29 +293,29 @@ class _Entry:
 
 
 def _walk(model: Any) -> tuple[_Form, list[Any]]:
-    """Open all that a model holds; return the way, and the objects in order."""
-    things, seen = [model], {id(model): 0}
+    """Open all objects of a model; return the walk, and the objects in order."""
+    objects, seen = [model], {id(model): 0}
     entries = []
-    for thing in things:  # which grows
-        token, values = _opened(thing)
+    for obj in objects:  # which grows
+        token, values = _opened(obj)
         sorts: dict[str, list[int]] = {sort: [] for sort in _SORTS}
         for index, value in enumerate(values):
             sorts[_sort(value)].append(index)
         opened = []
         for index in sorts["opened"]:
-            number = seen.setdefault(id(values[index]), len(things))
-            if number == len(things):
-                things.append(values[index])
+            number = seen.setdefault(id(values[index]), len(objects))
+            if number == len(objects):
+                objects.append(values[index])
             opened.append((index, number))
         exact, inexact = _getter(sorts["exact"]), _getter(sorts["inexact"])
         entries.append(
             _Entry(
-                type(thing), *_fast(thing), _kind_of_array(thing), token,
+                type(obj), *_fast(obj), _kind_of_array(obj), token,
                 tuple(map(type, values)), exact, exact(values), inexact,
                 _texts(inexact(values)), tuple(sorts["empty"]), tuple(opened),
             )
         )  # fmt: skip
-    return _Form(entries), things
+    return _Form(entries), objects
 
 
 _SORTS = ("exact", "inexact", "empty", "opened")
@@ -329,18 +330,18 @@ def _sort(value: Any) -> str:
     return "empty" if type(value) in _CONTAINERS and not value else "opened"
 
 
-def _fast(thing: Any) -> tuple[tuple[str, ...] | None, Getter]:
-    """Return the names of attributes and what returns their values, of most objects."""
-    kind: Any = type(thing)
+def _fast(obj: Any) -> tuple[tuple[str, ...] | None, Getter]:
+    """Return the names of attributes and the getter of their values, if it has any."""
+    kind: Any = type(obj)
     openers: tuple[Opener, ...] = (_object, _variable)
     if _opener(kind) not in openers or _slots_of(kind):
         return None, _getter(())
-    is_seeded, names = _names(kind, _attributes(thing))
+    is_seeded, names = _names(kind, _attributes(obj))
     return names, _that_matter(is_seeded, names)[1]
 
 
 class _Form:
-    """A walk through a model that others can be led through; it keeps none alive."""
+    """A walk that other models can be compared with; it keeps no model alive."""
 
     def __init__(self, entries: Sequence[_Entry]) -> None:
         tokens = [
@@ -354,30 +355,30 @@ class _Form:
             if issubclass(entry.kind, Variable)
         ]
 
-    def variables_among(self, things: Sequence[Any]) -> tuple[Variable, ...]:
+    def variables_among(self, objects: Sequence[Any]) -> tuple[Variable, ...]:
         """Return the variables among the objects of a walk."""
-        return tuple([things[number] for number in self._variables])
+        return tuple([objects[number] for number in self._variables])
 
     def variables_of(self, model: Any) -> tuple[Variable, ...] | None:
-        """Return the variables of a model that is the same; None of any other."""
-        things = [model] if type(model) is self._entries[0][0] else []
-        for thing, entry in zip(things, self._entries, strict=False):
+        """Return the variables of a model of the same structure, None for others."""
+        objects = [model] if type(model) is self._entries[0][0] else []
+        for obj, entry in zip(objects, self._entries, strict=False):
             (kind, names, values_of, array, token, kinds, exact, numbers, inexact,
              texts, empty, opened) = entry  # fmt: skip
             if names is not None:
-                attributes = thing.__dict__
+                attributes = obj.__dict__
                 if tuple(attributes) != names:
                     return None
                 values = values_of(attributes)
                 if array is not None:
-                    own = thing.unsynced_array
+                    own = obj.unsynced_array
                     if (own.shape, own.dtype) != array:
                         return None
             elif kind is list or kind is tuple:
-                values = tuple(thing)
+                values = tuple(obj)
             else:
-                found, values = _opener(kind)(thing)
-                if found != token:
+                own_token, values = _opener(kind)(obj)
+                if own_token != token:
                     return None
             if tuple(map(type, values)) != kinds:
                 return None
@@ -389,13 +390,13 @@ class _Form:
                 if values[index]:
                     return None
             for index, number in opened:
-                if number == len(things):
-                    things.append(values[index])
-                elif things[number] is not values[index]:
+                if number == len(objects):
+                    objects.append(values[index])
+                elif objects[number] is not values[index]:
                     return None
         # What is one object here must not be two there.
-        is_same = len(set(map(id, things))) == len(self._entries)
-        return self.variables_among(things) if is_same else None
+        is_same = len(set(map(id, objects))) == len(self._entries)
+        return self.variables_among(objects) if is_same else None
 
 
 def _texts(values: Sequence[Any]) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
-"""What a step is made of: one pure graph of everything that happens to a batch.
+"""Steps as programs: one pure graph of everything that happens to a batch.
 
 That is gathering its rows, forward pass, loss, gradients, optimizer update, moving
-averages, random states and metric sums. What is read becomes an input, what is assigned
-an output.
+averages, random states and metric sums. Variables that are read become inputs, those
+that are assigned become outputs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from ganglion.variables import Scope, Variable, arrays_of
 
 
 class _Uncollected:
-    """A block in which Python looks for no garbage; threads may be in it at once."""
+    """A block without garbage collection; several threads may be inside at once."""
 
     def __init__(self) -> None:
         self._lock, self._inside, self._was_on = threading.Lock(), 0, False
@@ -61,8 +61,8 @@ class _Uncollected:
                 gc.enable()
 
 
-# Tracing and planning make many small objects and keep most: looking through them again
-# and again takes a sixth of the time, and finds next to nothing.
+# Tracing and planning allocate many small objects and keep most: collecting them over
+# and over takes a sixth of the time, and frees next to nothing.
 uncollected = _Uncollected()
 
 
@@ -95,22 +95,22 @@ class Step:
 
 @dataclass(frozen=True)
 class LateResult:
-    """A result that follows from what variables are behind a step.
+    """A result that is computed from the variables after a step.
 
-    Metrics are such: no step computes them, as they are only asked for behind the last.
+    Metrics are an example: they are needed only after the last step of a chunk.
     """
 
     value: Value
     variables: Mapping[Value, Variable]
 
     def numbers(self) -> np.ndarray:
-        """Return the result for what the variables are now."""
+        """Return the result for the current values of the variables."""
         known = {value: variable.array for value, variable in self.variables.items()}
         return evaluate([self.value], known)[0]
 
 
 def late_result(value: Value, scope: Scope) -> LateResult | None:
-    """Return a result as one of the variables behind the step, None if it is not."""
+    """Return a value as a result of the variables after a step, None if it is not."""
     ends = {scope.read(variable): variable for variable in scope.reads}
     reached = toposort([value], ends=ends)
     if any(isinstance(x, Input) and x not in ends for x in reached):
@@ -184,7 +184,7 @@ def predict_step(model: TrainableModel, names: Batch, signature: Signature) -> S
 
 
 def loss_of(model: TrainableModel, batch: Batch, y_pred: Any, training: bool) -> Any:
-    """Return the loss of a batch, also where `compute_loss` is the user's."""
+    """Return the loss of a batch; the user may have written `compute_loss`."""
     with origin.inside("loss"):
         arguments = {**batch._asdict(), "y_pred": y_pred}
         # Keras added the argument later: an override may or may not have it.
@@ -194,7 +194,7 @@ def loss_of(model: TrainableModel, batch: Batch, y_pred: Any, training: bool) ->
 
 
 def _scale_masks(y_pred: Any, share: Value | None) -> None:
-    """Let the steps of a padded batch count as much as they did before.
+    """Let the steps of a padded batch count as much as without padding.
 
     A metric averages over the steps of a row before it sums over batches.
     """
@@ -297,7 +297,7 @@ def _watch(model: TrainableModel, loss: Value) -> None:
 def program_of(
     name: str, scope: Scope, data: list[Input], results: Mapping[str, Value]
 ) -> Step:
-    """Return what was traced as a program, with the variables behind its state."""
+    """Return a trace as a program, with the variables of its state."""
     state: dict[str, Variable] = {}
     outputs: dict[str, Value] = dict(results)
     inputs = list(data)

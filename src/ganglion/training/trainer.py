@@ -35,7 +35,7 @@ from ganglion.variables import Variable, current_scope, suspended
 
 
 class Trainer(Layer):
-    """A layer that learns: it is compiled, trained, measured and asked."""
+    """A layer that can be compiled, trained, evaluated and used for predictions."""
 
     _untracked = Layer._untracked | {
         "history", "loss", "training_state", "notes", "_step_cache", "_compile_loss",
@@ -80,10 +80,10 @@ class Trainer(Layer):
     ) -> None:
         """Choose how the model learns: the optimizer, the loss and the metrics.
 
-        `steps_per_execution` says after how many steps callbacks are called; Ganglion
-        runs many steps at a time anyway, and compiles them whatever `jit_compile` says.
-        With `run_eagerly` it does not: each step runs in Python, on the reference
-        backend, so that prints and breakpoints see numbers. That is slow. The loss of a
+        Callbacks are called after every `steps_per_execution` steps; Ganglion runs many
+        steps at a time anyway, and compiles them whatever `jit_compile` is. With
+        `run_eagerly` each step runs in Python instead, on the reference backend, so
+        that prints and breakpoints see numbers. That is slow. The loss of a
         "mixed_float16" model is scaled, unless `auto_scale_loss` is False.
         """
         steps_per_execution = count(steps_per_execution, "steps_per_execution") or 1
@@ -123,12 +123,12 @@ class Trainer(Layer):
         self._step_cache.clear()
 
     def _scales_loss(self) -> bool:
-        """Return whether gradients may vanish in float16, and nothing is done yet."""
+        """Return whether the loss must be scaled, lest float16 gradients vanish."""
         is_plain = not isinstance(self.optimizer, (LossScaleOptimizer, type(None)))
         return is_plain and self.dtype_policy.name == "mixed_float16"
 
     def between_steps(self) -> AbstractContextManager[None]:
-        """Keep other threads from using this model, in the middle of no step."""
+        """Keep other threads from using this model; waits for the end of their step."""
         return self._step_cache.lock
 
     def get_weights(self) -> list[np.ndarray]:
@@ -177,7 +177,7 @@ class Trainer(Layer):
 
     @property
     def chosen_loss(self) -> Any:
-        """The loss that `compile` chose; a name alone is the loss that it means."""
+        """The loss that `compile` chose; a name is resolved to its loss."""
         return None if self._compile_loss is None else self._compile_loss.loss
 
     def build_losses(self, y: Any, y_pred: Any) -> None:
@@ -190,7 +190,7 @@ class Trainer(Layer):
         if self._compile_metrics is not None:
             self._compile_metrics.build(y, y_pred)
 
-    # ---- what a step is made of (subclasses may override `compute_loss`) ------------
+    # ---- parts of a step (subclasses may override `compute_loss`) --------------------
 
     def compute_loss(
         self,
@@ -200,7 +200,7 @@ class Trainer(Layer):
         sample_weight: Any = None,
         training: bool = True,
     ) -> Any:
-        """Return the loss to minimise: the compiled one and what layers add."""
+        """Return the loss to minimise: that of `compile` and those that layers add."""
         added = self._added_losses()
         chosen = self._chosen_weights
         weights = self.trainable_weights if chosen is None else chosen
@@ -219,7 +219,7 @@ class Trainer(Layer):
         return total
 
     def _added_losses(self) -> list[Any]:
-        """Return what `call` added to the loss, here and in the layers below."""
+        """Return the losses that `call` added, here and in the layers below."""
         scope = current_scope()
         layers = self._flatten_layers()
         if scope is None:
@@ -645,7 +645,7 @@ class Trainer(Layer):
 
 
 def _are_metrics(values: Any) -> bool:
-    """Return whether these are names or functions, no numbers."""
+    """Return whether these are names or functions, not numbers."""
     values = values if isinstance(values, (list, tuple)) else [values]
     return any(isinstance(v, (str, Metric)) or callable(v) for v in values)
 
@@ -669,7 +669,7 @@ def _size_and_steps(
 
 
 def _limited_steps(steps: int | None, total: int | None) -> int | None:
-    """Return the steps that were asked for, or the limit of `config`."""
+    """Return the requested steps, or the limit of `config`."""
     most = config.max_steps_per_epoch()
     is_below = most is None or (steps or total or most + 1) <= most
     return steps if is_below else _limited("steps_per_epoch", steps, most)

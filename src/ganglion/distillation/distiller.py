@@ -20,11 +20,11 @@ _FINAL = "final_output"
 
 @export("keras.distillation")
 class Distiller(Model):
-    """Trains a student on its own loss and on what a teacher gives.
+    """Trains a student on its own loss and on the outputs of a teacher.
 
-    The loss is `student_loss_weight` times that of the labels, and the rest of one
-    times the weighted sum of the distillation losses. The teacher is frozen; `predict`
-    is that of the student.
+    The loss is `student_loss_weight` times that of the labels plus
+    `1 - student_loss_weight` times the weighted sum of the distillation losses. The
+    teacher is frozen; `predict` is that of the student.
 
     Args:
         teacher: A trained model.
@@ -87,7 +87,7 @@ class Distiller(Model):
         self.distillation_loss_weights = list(weights)
 
     def _extractor(self, model: Any, attribute: str) -> Model | None:
-        """Return a model of all layers that the losses look at, None for none."""
+        """Return a model with the outputs of all layers that the losses compare."""
         names = [getattr(loss, attribute, None) for loss in self.distillation_losses]
         wanted = dict.fromkeys(name for name in names if name)
         if not wanted:
@@ -104,9 +104,9 @@ class Distiller(Model):
         metrics: Any = None,
         **kwargs: Any,
     ) -> None:
-        """Compile with the loss of the student on labels, which must be given."""
+        """Compile with the loss of the student on labels, which is required."""
         if loss is None:
-            raise ValueError("`loss`, that of the student, must not be None.")
+            raise ValueError("`loss`, the loss of the student, must not be None.")
         if metrics is not None and not isinstance(metrics, (list, tuple)):
             raise ValueError(f"`metrics` must be a list, got {metrics!r}.")
         self._student_loss = as_losses(loss)
@@ -144,7 +144,10 @@ class Distiller(Model):
 
     def _distilled(self, x: Any, y_pred: Any) -> Any:
         """Return the weighted sum of the distillation losses."""
-        teacher = self._features(self.teacher, self._teacher_features, x, False)
+        if self._teacher_features is not None:
+            teacher = self._teacher_features(x, training=False)
+        else:
+            teacher = {_FINAL: self.teacher(x, training=False)}
         student = {_FINAL: y_pred}
         if self._student_features is not None:
             student = self._student_features(x, training=True)
@@ -167,12 +170,6 @@ class Distiller(Model):
                 )
             total = ops.add(total, ops.multiply(weight, value))
         return total
-
-    @staticmethod
-    def _features(model: Any, extractor: Any, x: Any, training: bool) -> Any:
-        if extractor is None:
-            return {_FINAL: model(x, training=training)}
-        return extractor(x, training=training)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -212,7 +209,7 @@ def _check_models(teacher: Any, student: Any) -> None:
             raise ValueError(f"The {role} must be a Model, got {type(model).__name__}.")
     for end in ("inputs", "outputs"):
         tensors = [getattr(model, end, None) for model in (teacher, student)]
-        if None in [each if each is None else 0 for each in tensors]:
+        if any(part is None for part in tensors):
             continue  # a subclass that does not know them yet
         tree.map_structure(
             lambda first, second, end=end: _check_tensors(end, first, second), *tensors

@@ -1,4 +1,4 @@
-"""Distillation losses: what of a teacher's outputs a student is to imitate."""
+"""Distillation losses: how far a student's outputs are from a teacher's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _exported = export("keras.distillation")
 
 
 def as_losses(loss: Any) -> Any:
-    """Return the losses that names mean, in the same structure; None stays None."""
+    """Return losses for names, in the same structure; None stays None."""
     return tree.map_leaves(
         lambda each: losses.get(each) if isinstance(each, str) else each, loss
     )
@@ -39,7 +39,7 @@ class DistillationLoss:
         tree.assert_same_structure(teacher_outputs, student_outputs)
 
     def validate_model_compatibility(self, teacher: Any, student: Any) -> None:
-        """Refuse models that this loss cannot compare; any will do here."""
+        """Refuse models that this loss cannot compare; this class accepts all."""
 
 
 class _Compared(DistillationLoss):
@@ -149,8 +149,9 @@ class FeatureDistillation(_Compared):
 class LogitsDistillation(_Compared):
     """Compares the outputs of two models, divided by a temperature.
 
-    A `KLDivergence` object compares their softmax, and counts times the temperature
-    squared; any other loss, also one that is given by its name, the outputs themselves.
+    A `KLDivergence` object compares their softmax, and is multiplied by the squared
+    temperature; any other loss, also one given by its name, compares the outputs
+    themselves.
 
     Args:
         temperature: What the outputs are divided by.

@@ -1,7 +1,7 @@
-"""GPTQ and AWQ: small numbers for a matrix, chosen by what it is multiplied with.
+"""GPTQ and AWQ: quantized matrices, chosen by the inputs they are multiplied with.
 
-Both take the matrix with an output a row, and return the numbers, scale and zero point
-of each output and group of inputs, and the group of each input.
+Both take the matrix with a row for each output, and return the numbers, the scale and
+zero point of each output and group of inputs, and the group of each input.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def ranges(
     (array([[0.5]], dtype=float32), array([[2]], dtype=uint8))
     """
     values = weights if per_channel else weights.reshape(1, -1)
-    # Zero is always inside: the point of it would not be a byte otherwise.
+    # Zero is always in the range: otherwise the zero point would not fit into a byte.
     low = np.minimum(values.min(axis=1), 0)
     high = np.maximum(values.max(axis=1), 0)
     if symmetric:
@@ -42,13 +42,13 @@ def ranges(
 
 
 def rounded(x: np.ndarray, scale: Any, zero: Any, bits: int) -> np.ndarray:
-    """Return the nearest numbers of so many bits."""
+    """Return the nearest quantized numbers."""
     numbers = np.round(x / scale + zero.astype("float32"))
     return np.clip(numbers, 0, 2**bits - 1)
 
 
 def restored(numbers: np.ndarray, scale: Any, zero: Any) -> np.ndarray:
-    """Return what numbers mean."""
+    """Return the values that quantized numbers stand for."""
     return scale * (numbers - zero.astype("float32"))
 
 
@@ -59,7 +59,7 @@ class Hessian:
         self.matrix, self.samples = np.zeros((size, size)), 0
 
     def add(self, rows: np.ndarray) -> None:
-        """Take more inputs into the mean."""
+        """Add inputs to the mean."""
         total = self.samples + len(rows)
         x = rows.astype("float64")
         self.matrix *= self.samples / total
@@ -67,7 +67,7 @@ class Hessian:
         self.samples = total
 
     def damped(self, share: float) -> np.ndarray:
-        """Return it with a larger diagonal, so that it can be inverted."""
+        """Return the matrix with a larger diagonal, so that it can be inverted."""
         matrix, diagonal = self.matrix.copy(), self.matrix.diagonal().copy()
         diagonal[diagonal == 0] = 1.0
         np.fill_diagonal(matrix, diagonal + share * diagonal.mean())
@@ -77,10 +77,10 @@ class Hessian:
 def gptq(
     weights: np.ndarray, hessian: np.ndarray, config: Any
 ) -> tuple[np.ndarray, ...]:
-    """Round one input after the other; those that are left make up for its error."""
+    """Round one input after the other; the remaining ones compensate its error."""
     size = weights.shape[1]
     order = np.arange(size)
-    if config.activation_order:  # inputs that matter most have most left to help
+    if config.activation_order:  # most others can compensate the most important inputs
         order = np.argsort(-hessian.diagonal(), kind="stable")
     inverse = np.linalg.inv(hessian)[np.ix_(order, order)]
     left = weights[:, order].astype("float64")
@@ -114,9 +114,9 @@ def gptq(
 def awq(
     weights: np.ndarray, largest: np.ndarray, config: Any
 ) -> tuple[np.ndarray, ...]:
-    """Enlarge the weights of large inputs before rounding, as far as it helps most.
+    """Enlarge the weights of large inputs before rounding, by the best factors.
 
-    It also returns by how much: results are to be divided by it.
+    It also returns these factors, by which results are to be divided.
     """
     size = weights.shape[1]
     length = size if config.group_size == -1 else config.group_size
@@ -150,7 +150,7 @@ def _groups(weights: np.ndarray, length: int) -> list[np.ndarray]:
 
 
 def windows(config: Any) -> np.ndarray:
-    """Return (samples, 1, length) tokens, spread over all that a dataset has."""
+    """Return (samples, 1, length) tokens, spread over the dataset."""
     dataset, length, count = config.dataset, config.sequence_length, config.num_samples
     if not hasattr(dataset, "__iter__") or isinstance(dataset, (str, bytes)):
         raise TypeError(

@@ -1,4 +1,4 @@
-"""What `quantize` takes: a mode by name, or a mode with quantizers of its own."""
+"""Configurations for `quantize`: a mode, with its own quantizers or the defaults."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ _DEFAULTS = {
 
 
 def resolved(mode: Any, config: Any) -> QuantizationConfig:
-    """Return the configuration that a mode and a configuration mean together."""
+    """Return the configuration for a mode, a configuration, or both."""
     if isinstance(config, str):
         mode, config = config, None
     if mode is not None and mode not in QUANTIZATION_MODES:

@@ -50,7 +50,7 @@ def abs_max_quantize(
     >>> np.asarray(numbers)
     array([[  32, -127]], dtype=int8)
     """
-    if to_numpy:  # here there is but one place to compute
+    if to_numpy:  # every backend computes on the host here
         inputs = ops.convert_to_numpy(inputs)
     kind = standardize_dtype(ops.convert_to_tensor(inputs).dtype)
     axis = tuple(axis) if isinstance(axis, list) else axis

@@ -1,4 +1,4 @@
-"""Rounding in training as it will be later: fake quantization, and float8."""
+"""Quantization-aware training: fake quantization, and float8."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def fake_quant_with_min_max_vars(
     narrow_range: bool = False,
     axis: int | None = None,
 ) -> Any:
-    """Round to the few numbers that so many bits have between two ends.
+    """Round to the numbers that `num_bits` can represent between two ends.
 
-    The ends may be learned: what lies beyond them has its gradient there. With `axis`,
-    every channel along it has ends of its own.
+    The ends may be learned: they receive the gradients of inputs beyond them. With
+    `axis`, every channel along it has its own ends.
     """
     x = ops.convert_to_tensor(inputs)
     kind = result_type(x.dtype, "float32")

@@ -1,12 +1,12 @@
-"""Ganglion and its rivals: one short file an engine, all reading the same recipe.
+"""Ganglion and its rivals: one short file per engine, all reading the same recipe.
 
 Each file has one function::
 
     prepare(task: Task, form: str) -> Trainer
 
 A trainer serves two purposes: `ganglion bench` times single steps (`run`), `ganglion
-race` whole trainings (`epoch` and `test`). Every engine is meant to run in a process of
-its own (see `worker`), which also holds the clock.
+race` full trainings (`epoch` and `test`). Every engine runs in a process of its own
+(see `worker`), which also measures the time.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ Layers = tuple[LayerSpec, ...]
 T = TypeVar("T")
 
 
-class Unavailable(RuntimeError):  # noqa: N818 (nobody made an error: it is not here)
-    """An engine that is installed, but cannot work on the device asked for."""
+class Unavailable(RuntimeError):  # noqa: N818 (not an error: it is not available)
+    """An engine that is installed, but cannot use the requested device."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What every engine is given: a recipe, where to start, and the same batches."""
+    """The input of every engine: a recipe, the first weights, and the same batches."""
 
     recipe: Recipe
     weights: list[np.ndarray]  # in the order of Keras' `get_weights`
@@ -54,12 +54,12 @@ class Task:
 
     @property
     def batches(self) -> int:
-        """How many whole batches the rows are; `bench` has no smaller last one."""
+        """The number of full batches; `bench` drops a smaller last one."""
         return len(self.x) // self.batch_size
 
 
 class Trainer(Protocol):
-    """A model at work in one engine."""
+    """A model in one engine."""
 
     def run(self, steps: int) -> float:
         """Train for some steps; return how many seconds they took.
@@ -105,7 +105,7 @@ class Trainer(Protocol):
         ...
 
     def predict(self, batches: Any) -> np.ndarray:
-        """Return what the network makes of rows, all in one array."""
+        """Return the outputs for all rows, in one array."""
         ...
 
     def feed(self, images: np.ndarray) -> None:
@@ -114,7 +114,7 @@ class Trainer(Protocol):
 
 
 class RivalTrainer(Trainer):
-    """What trainers share whose `epoch` takes any order."""
+    """The base of trainers whose `epoch` takes any order."""
 
     batch_size: int
     _loss: Any = math.nan
@@ -128,7 +128,7 @@ class RivalTrainer(Trainer):
         return [self.epoch(part)[0] for part in parts if len(part)]
 
     def warm_up(self, order: np.ndarray) -> None:
-        """Take whole batches, the smaller last one, and the test set once each."""
+        """Run full batches, the smaller last one, and the test set once each."""
         self.epoch(order[: 2 * self.batch_size])
         if rest := len(order) % self.batch_size:
             self.epoch(order[-rest:])
@@ -138,10 +138,10 @@ class RivalTrainer(Trainer):
 
 @dataclass(frozen=True)
 class Engine:
-    """One way to train: its file here, what it needs, and the forms it can take.
+    """One way to train: its module, the packages it needs, and its forms.
 
-    Where an engine has several forms, each is tried and the fastest one is timed. The
-    first is one that is ready soon: XLA can take minutes over a loop of convolutions.
+    If an engine has several forms, each is tried and the fastest one is timed. The
+    first one must compile fast: XLA can take minutes for a loop of convolutions.
     """
 
     name: str
@@ -160,7 +160,7 @@ class Engine:
     def variables(self, form: str) -> dict[str, str]:
         """Return the environment variables of a form.
 
-        What `torch.compile` makes brings a second OpenMP, whose threads and those of
+        Code of `torch.compile` brings a second OpenMP, whose threads and those of
         PyTorch itself wait for work by spinning, on the same cores; passive ones sleep.
         """
         passive = {"OMP_WAIT_POLICY": "PASSIVE"} if form.endswith(PASSIVE) else {}
@@ -276,7 +276,7 @@ def averages(batches: Iterable[tuple[Any, Any, int]]) -> tuple[float, float]:
 
     Hits are NaN where a recipe has no accuracy.
     """
-    batches = list(batches)  # all are under way before the first is waited for
+    batches = list(batches)  # so that all are started before the first is awaited
     total = sum(float(loss) * rows for loss, _, rows in batches)
     hits = sum(float(right) for _, right, _ in batches)
     count = sum(rows for _, _, rows in batches)
@@ -351,14 +351,14 @@ def optimizer(recipe: Recipe) -> Sgd | Adam:
 
 
 def translation(table: Mapping[str, T], part: str, name: str) -> T:
-    """Return what a part of a recipe is in an engine, by the engine's own table."""
+    """Return the translation of a part of a recipe from an engine's own table."""
     if name not in table:
         raise untranslated(part, name)
     return table[name]
 
 
 def untranslated(part: str, name: Any) -> NotImplementedError:
-    """Return the error for a part of a recipe that an engine has no words for."""
+    """Return the error for a part of a recipe that an engine cannot translate."""
     return NotImplementedError(
         f"This engine has no translation of {part} {name}; add it to its file in "
         "ganglion/race/engines."

@@ -1,8 +1,8 @@
 """The images of an epoch, augmented at random: the same ones for every engine.
 
-Ganglion augments them inside of its step, and its clock; everybody else is given the
-results as an array, before the clock starts. They are computed from the same counters,
-in a process of their own: neither its memory nor its time is the engine's.
+Ganglion augments them inside its step, while it is timed; its rivals receive the
+results as an array before their time is taken. They are computed from the same
+counters, in a process of their own, so that neither its memory nor its time counts.
 
 Run as ``python -m ganglion.race.engines.augmented``: a request is JSON on its input.
 """
@@ -31,7 +31,7 @@ STATES = "augment.npy"  # of the generators of a recipe's augmentation, at the s
 
 @dataclass(frozen=True)
 class Source:
-    """Where the images of a race are, and how a run augments them."""
+    """The files of a race's images, and how a run augments them."""
 
     recipe: Recipe
     data: Path  # the folder of x.npy
@@ -59,7 +59,7 @@ class Source:
 
 
 def parts(images: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield images in parts, and let go of each: memory is compared, too."""
+    """Yield images in parts, and release each: memory is compared, too."""
     for at in range(0, len(images), _PART):
         rows = slice(at, at + _PART)
         yield rows, np.asarray(images[rows])
@@ -87,14 +87,14 @@ def set_states(model: Any, states: np.ndarray) -> None:
 
 
 def augmenter(recipe: Recipe) -> Any:
-    """Return a model that does nothing but augment images as in training."""
+    """Return a model that only augments images, as in training."""
     from ganglion import layers
     from ganglion.models import Model
 
     scaling = recipe.layers[:1] if recipe.layers[0][0] == "Rescaling" else ()
 
     class Augmenter(Model):
-        """The augmentation of a recipe and its scaling, always at work."""
+        """The augmentation of a recipe and its scaling, always active."""
 
         def __init__(self) -> None:
             super().__init__()

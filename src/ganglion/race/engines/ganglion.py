@@ -77,8 +77,8 @@ class GanglionTrainer:
         history = self._model.fit(task.x, task.y, batch_size=task.batch_size, **options)
         return history.history
 
-    # The race. Ganglion shuffles by itself, inside its compiled step: it is the others
-    # who are given its order as an array.
+    # The race. Ganglion shuffles inside its compiled step; its rivals receive the same
+    # order as an array.
 
     def warm_up(self, order: np.ndarray) -> None:
         """Compile the step for whole batches and the last one, and the test."""
@@ -88,7 +88,7 @@ class GanglionTrainer:
         if rest := len(order) % self._task.batch_size:
             self.reset()
             state.position.array[...] = len(order) - rest
-            state.was_loaded = True  # the place to go on from
+            state.was_loaded = True  # so that `fit` starts at this position
             self._fit(steps_per_epoch=1)
         self.test()
         self.reset()
@@ -124,8 +124,8 @@ class GanglionTrainer:
         return outputs
 
     def feed(self, images: np.ndarray) -> None:
-        """Refuse: Ganglion changes images itself, inside of its clock."""
-        raise NotImplementedError("Ganglion is given the images as they come.")
+        """Refuse: Ganglion augments images itself, while it is timed."""
+        raise NotImplementedError("Ganglion receives the images unchanged.")
 
     def reset(self) -> None:
         """Go back to the first weights, a fresh optimizer and the first order."""
@@ -139,7 +139,7 @@ class GanglionTrainer:
         state.position.array[...] = state.epoch.array[...] = 0
 
     def _fresh_optimizer(self) -> tuple[list[Any], list[np.ndarray]]:
-        """Return what the optimizer keeps, and the values that it began with."""
+        """Return the optimizer's variables and their initial values."""
         optimizer = self._model.optimizer
         if self._optimizer is None:
             optimizer.build(self._model.trainable_variables)

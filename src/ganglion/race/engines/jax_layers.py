@@ -20,7 +20,7 @@ Weights = list[Any]
 
 
 class Pass:
-    """One pass through the layers: weights in order, and what is noted on the way."""
+    """One pass through the layers: weights in order, moving averages and penalties."""
 
     def __init__(
         self, weights: Weights, dtype: Any, key: Any, is_training: bool
@@ -28,7 +28,7 @@ class Pass:
         self.weights, self.dtype = weights, dtype
         self.key, self.is_training = key, is_training
         self.moving: dict[int, Any] = {}  # new averages by their index in the weights
-        self.penalty: Any = 0.0  # what layers add to the loss
+        self.penalty: Any = 0.0  # added to the loss by layers
         self._index = 0
 
     def next_index(self) -> int:
@@ -151,7 +151,7 @@ def _criterion(name: str) -> Callable[[Any, Any], Any]:
 
 
 def first_state(task: Task) -> Any:
-    """Return the weights of a task, what a fresh optimizer keeps, and step 0."""
+    """Return the weights of a task, the slots of a fresh optimizer, and step 0."""
     import jax.numpy as jnp
 
     numbers = optimizer(task.recipe)

@@ -1,4 +1,4 @@
-"""The other end of a worker's pipes: start it, ask it, end it, read its log."""
+"""The parent's side of a worker: start it, send requests, end it, read its log."""
 
 from __future__ import annotations
 
@@ -17,15 +17,13 @@ from ganglion.race.engines import Engine
 
 LIMIT = 600.0  # seconds for an answer; compiling can take minutes on a busy machine
 LOG_LINES = 12
-
-
 WORKER = Path(__file__).with_name("worker.py")
 _NO_MEMORY = ("MemoryError", "bad_alloc", "out of memory", "Cannot allocate memory",
               "RESOURCE_EXHAUSTED", "can't allocate memory")  # fmt: skip
 
 
 class EngineError(RuntimeError):
-    """An engine that crashed, hung or said something else than an answer."""
+    """An engine that crashed, hung or sent something else than an answer."""
 
     def __init__(self, reason: str, log_end: str = "") -> None:
         super().__init__(f"{reason}\n{log_end}" if log_end else reason)
@@ -117,7 +115,7 @@ def start_worker(command: list[str], env: dict[str, str], log: IO[str]) -> Any:
         stderr=log,
         text=True,
         env=env,
-        start_new_session=True,  # Ctrl-C is for us, who then end it
+        start_new_session=True,  # only this process gets Ctrl-C, and ends the worker
     )
 
 
@@ -153,7 +151,7 @@ def environment(threads: int, device: str = "cpu") -> dict[str, str]:
             "CUDA_VISIBLE_DEVICES": "-1",
             "JAX_PLATFORMS": "cpu",
         }
-    else:  # JAX would take three quarters of the device, and leave no room for others
+    else:  # JAX would reserve three quarters of the device's memory
         variables["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     return os.environ | variables
 

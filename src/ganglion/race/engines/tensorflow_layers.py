@@ -19,12 +19,12 @@ from ganglion.race.engines import (
 
 
 class Pass:
-    """One pass through the layers: weights in order, and what is noted on the way."""
+    """One pass through the layers: weights in order, and penalties."""
 
     def __init__(self, weights: list[Any], dtype: Any, is_training: bool) -> None:
         self._weights: Iterator[Any] = iter(weights)
         self.dtype, self.is_training = dtype, is_training
-        self.penalty: Any = 0.0  # what layers add to the loss
+        self.penalty: Any = 0.0  # added to the loss by layers
 
     def take(self, count: int, dtype: Any = None) -> list[Any]:
         """Return the next weights."""
@@ -74,7 +74,7 @@ class Network:
         return loss, self._hits(outputs, y)
 
     def predict(self, x: Any) -> Any:
-        """Return what the network makes of a batch."""
+        """Return the outputs for a batch."""
         import tensorflow as tf
 
         outputs, _ = self._outputs(x, False)
@@ -100,7 +100,7 @@ class Network:
         return loss + tf.cast(penalty, loss.dtype), outputs
 
     def _outputs(self, x: Any, is_training: bool) -> tuple[Any, Any]:
-        """Return the outputs of a batch, and what layers add to the loss."""
+        """Return the outputs of a batch, and the penalties of layers."""
         import tensorflow as tf
 
         dtype = tf.bfloat16 if self._mixed else self.weights[0].dtype
@@ -269,7 +269,7 @@ def _norm(arguments: Any, walk: Pass, x: Any) -> Any:
 def _normalised(x: Any, gamma: Any, beta: Any, averages: Any) -> Any:
     """Return x normalised, by its own mean and variance if none are given, and those.
 
-    TensorFlow's fused kernel wants images, and knows no float64.
+    TensorFlow's fused kernel takes only images, and not in float64.
     """
     import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""The layers, losses, optimizers and augmentation of recipes in PyTorch's words."""
+"""The layers, losses, optimizers and augmentation of recipes in PyTorch."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _BORDERS = {"nearest": "border", "reflect": "reflection", "constant": "zeros"}
 
 
 class TorchRival(RivalTrainer):
-    """What trainers of PyTorch share: the network, its optimizer, its test."""
+    """The base of trainers of PyTorch: the network, its optimizer, its test."""
 
-    untracked: str  # how PyTorch is asked to keep no graph of a test
+    untracked: str  # the context of PyTorch that records no graph
     _judge: Callable[[Any, Any], tuple[Any, Any]]  # loss and hits of a batch
-    _predict: Callable[[Any], Any]  # what the network makes of a batch
+    _predict: Callable[[Any], Any]  # outputs for a batch
 
     def __init__(self, task: Task, layers: Layers, **optimizing: Any) -> None:
         self._task, self.batch_size, self._device = task, task.batch_size, task.device
@@ -83,7 +83,7 @@ class TorchRival(RivalTrainer):
 
 
 def mixed(task: Task) -> Any:
-    """Return the context of a network's computation: bf16 where that is asked for."""
+    """Return the context of a network's computation: bf16 if the task asks for it."""
     import torch
 
     return torch.autocast(
@@ -97,7 +97,7 @@ def mixed(task: Task) -> Any:
 def correct(task: Task, outputs: Any, labels: Any) -> Any:
     """Return how many rows are right; of rows of steps, which share of them.
 
-    A row is right whose largest output is where the label is.
+    A row is right if its largest output is that of the label.
     """
     if task.recipe.score == "loss":
         return outputs.new_tensor(math.nan)
@@ -107,7 +107,7 @@ def correct(task: Task, outputs: Any, labels: Any) -> Any:
 
 
 def finished(task: Task, outputs: Any) -> Any:
-    """Return outputs with the softmax that the loss has in training."""
+    """Return outputs after the softmax that is part of the loss in training."""
     return outputs.softmax(-1) if leaves_softmax(task.recipe) else outputs
 
 
@@ -232,9 +232,9 @@ def _depthwise(rank: int, arguments: Any, weights: Iterator[np.ndarray]) -> list
 def _padded(
     kind: str, channels: int, filters: int, arguments: Any, **more: Any
 ) -> list[Any]:
-    """Return a convolution that pads as Keras does: of an odd number, more behind.
+    """Return a convolution that pads as Keras does: an odd number more at the end.
 
-    PyTorch pads both sides alike by itself. Rows are taken to be a multiple of strides.
+    PyTorch itself pads both sides alike. Sizes must be multiples of the strides.
     """
     import torch
 
@@ -362,7 +362,7 @@ def write_weights(net: Any, arrays: list[np.ndarray]) -> None:
 
 
 def _pieces(net: Any) -> Iterator[torch_parts.Pieces]:
-    """Yield for each weight of Keras which parts of it are which of PyTorch's."""
+    """Yield for each weight of Keras the tensors of PyTorch that are its parts."""
     import torch
 
     plain = (torch.nn.modules.batchnorm._BatchNorm, torch.nn.LayerNorm)
@@ -402,8 +402,8 @@ def _as_they_are(module: Any) -> Iterator[torch_parts.Pieces]:
 def augmentation(layers: Layers) -> Callable[[Any], Any]:
     """Return a function that flips and zooms images, channels first, as layers do.
 
-    It reads a whole batch at once, from a grid: this is what `ganglion bench --augment`
-    times; a race gives all engines equal images.
+    It samples a batch at once, from a grid: `ganglion bench --augment` times this; a
+    race gives equal images to all engines.
     """
     import torch
 

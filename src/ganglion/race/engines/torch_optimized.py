@@ -1,6 +1,6 @@
-"""PyTorch by someone who knows it: channels last, compiled, a fused optimizer.
+"""PyTorch as an expert writes it: channels last, compiled, a fused optimizer.
 
-On a GPU whole epochs are recorded as CUDA graphs, too: Python only replays them.
+On a GPU, full epochs are also recorded as CUDA graphs, which Python only replays.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class OptimizedTrainer(TorchRival):
 
 
 class RecordedTrainer(OptimizedTrainer):
-    """The first steps are taken one by one: PyTorch has to choose its kernels."""
+    """Replays CUDA graphs, after first steps in which PyTorch chooses its kernels."""
 
     def __init__(self, task: Task, compiled: bool) -> None:
         import torch
@@ -174,7 +174,7 @@ class RecordedTrainer(OptimizedTrainer):
         self._recorded(("rows", count), lambda: learn(order)).replay()
 
     def _recorded(self, key: tuple[str, int], action: Callable[[], None]) -> Any:
-        """Return a recording of an action; it is not done yet."""
+        """Return a recording of an action, which is not run yet."""
         import torch
 
         if key not in self._graphs:
@@ -192,7 +192,7 @@ class RecordedTrainer(OptimizedTrainer):
         self.reset()
 
     def reset(self) -> None:
-        """Go back to the first weights; the optimizer's are where it was recorded."""
+        """Go back to the first weights; the graphs know the optimizer's addresses."""
         write_weights(self._network, self._task.weights)
         for state in self._optimizer.state.values():
             for value in state.values():

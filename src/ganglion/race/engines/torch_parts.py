@@ -1,7 +1,7 @@
 """Modules of PyTorch for recurrent layers, attention and sampling.
 
-A module of our own says by `pieces` which of its tensors are which weights of Keras;
-those of PyTorch are known to `torch_layers`.
+The method `pieces` of our own modules maps their tensors to weights of Keras;
+`torch_layers` does so for the modules of PyTorch.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _recurrent(
     weights: Iterator[np.ndarray],
     both_ways: bool = False,
 ) -> list[Any]:
-    """Return PyTorch's own layer; one of another activation is written by hand."""
+    """Return PyTorch's own layer, or one written by hand for another activation."""
     import torch
 
     depth, ways = arguments.get("num_layers", 1), 1 + both_ways
@@ -165,12 +165,12 @@ LAYERS: dict[str, Callable[..., list[Any]]] = {
 
 @cache
 def _own() -> SimpleNamespace:
-    """Return the modules that PyTorch has not: their classes need it imported."""
+    """Return the modules that PyTorch lacks, defined once PyTorch is imported."""
     import torch
     from torch.nn import functional
 
     class Outputs(torch.nn.Module):
-        """A recurrent layer with what Keras returns of it."""
+        """A recurrent layer with the outputs that Keras returns."""
 
         def __init__(self, layer: Any, sequences: bool) -> None:
             super().__init__()
@@ -236,7 +236,7 @@ def _own() -> SimpleNamespace:
             return self.inner(x) + self.shortcut(x)
 
     class Skip(torch.nn.Module):
-        """Puts what `inner` makes of x beside it, as more channels."""
+        """Appends the outputs of `inner` to x, as more channels."""
 
         def __init__(self, inner: Any) -> None:
             super().__init__()

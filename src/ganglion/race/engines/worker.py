@@ -1,4 +1,4 @@
-"""One engine in a process of its own; it speaks JSON lines over its pipes.
+"""One engine in a process of its own, which answers requests in lines of JSON.
 
 Run as ``python -P worker.py MODULE FORM``. Requests and answers::
 
@@ -22,8 +22,8 @@ and, in the folder `start`, weights.npz, orders.npy (an epoch a row) and, where 
 are changed at random, augment.npy (the states of its generators). An error ends the
 process, with its stack trace in the log; the end of the input ends it, too.
 
-Nothing but Python's own library is imported before an engine is: what importing it
-takes is measured, ours as well. (For the same reason this file is run by its path.)
+Only the standard library is imported before an engine is: the import time is measured,
+that of Ganglion as well. (For the same reason this file is run by its path.)
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def end_with_parent() -> None:
-    """End this process, in whatever it is, when the one that asks is gone."""
+    """End this process, whatever it is doing, when its parent is gone."""
     parent = os.getppid()
     while os.getppid() == parent:
         time.sleep(1)
@@ -70,7 +70,7 @@ def end_with_parent() -> None:
 
 
 class Handler:
-    """What a worker can be asked for."""
+    """The requests that a worker answers."""
 
     def __init__(self, module: str, form: str) -> None:
         self._module, self._form = module, form
@@ -108,7 +108,7 @@ class Handler:
         """Build the engine's model; for a race (`start` is given), warm it up, too.
 
         Without `start`, the images stay as they are, unless `augment` asks the engine
-        to change them itself. `more` is what a task has as it is given.
+        to change them itself. `more` are other fields of the task.
         """
         from ganglion import recipes
         from ganglion.race.engines import Task, Unavailable
@@ -126,7 +126,7 @@ class Handler:
         if start is not None:
             self._orders = read(begin / "orders.npy")
             if chosen.augment:
-                self._take_up(chosen, data, begin, batch_size, dtype)
+                self._set_source(chosen, data, begin, batch_size, dtype)
                 more["states"] = read(begin / "augment.npy")
         task = Task(
             rounded(recipes.tuned(chosen, optimizer or {})),
@@ -193,16 +193,16 @@ class Handler:
         tried: list[tuple[float, int, Any]] = []
         for size in sizes:
             batches = trainer.in_batches(x, size)
-            trainer.predict(batches)  # compiles what has to be
+            trainer.predict(batches)  # compiles
             started = time.perf_counter()
             trainer.predict(batches)
             tried.append((time.perf_counter() - started, size, batches))
         return min(tried, key=lambda attempt: attempt[:2])[1:]
 
     def first(self, steps: int) -> dict[str, list[float]]:
-        """Return the losses of the first steps; then everything is as before.
+        """Return the losses of the first steps, then restore the first state.
 
-        There are fewer where an epoch has fewer: small folders of images.
+        There are fewer if an epoch has fewer steps: small folders of images.
         """
         trainer, orders = self._ready(), self._order(1)
         self._feed(1, trainer)
@@ -212,7 +212,7 @@ class Handler:
         return {"losses": losses}
 
     def try_out(self, steps: int, batch_size: int) -> dict[str, float]:
-        """Return what some steps of an epoch take; then everything is as before."""
+        """Return the time of some steps of an epoch, then restore the first state."""
         trainer, order = self._ready(), self._order(1)[: steps * batch_size]
         self._feed(1, trainer)
         started = time.perf_counter()
@@ -240,15 +240,15 @@ class Handler:
             "test_seconds": tested - trained,
         }
 
-    def _take_up(self, *source: Any) -> None:
-        """Remember where changed images come from; Ganglion makes them itself."""
+    def _set_source(self, *source: Any) -> None:
+        """Set the source of augmented images; Ganglion augments them itself."""
         from ganglion.race.engines.augmented import Source
 
         if self._module != "ganglion.race.engines.ganglion":
             self._source = Source(*source)
 
     def _feed(self, number: int, trainer: Trainer) -> None:
-        """Give the engine the images of an epoch, if they change; before its clock."""
+        """Pass the images of an epoch to the engine, if they change; not timed."""
         if self._source is None or self._fed == number:
             return
         trainer.feed(self._source.images(number))
@@ -263,7 +263,7 @@ class Handler:
         return self._orders[number - 1]
 
     def peak(self, threads: int) -> dict[str, float]:
-        """Measure what the machine can do."""
+        """Measure the operations a second of a large matrix product."""
         from ganglion.race.engines import peak
 
         limit_cores(threads)
@@ -275,7 +275,7 @@ class Handler:
 
 
 def read(path: Path, dtype: str = "float32") -> np.ndarray:
-    """Return an array from a file; if it is one of floats, they are of this dtype."""
+    """Return an array from a file, floats as this dtype."""
     import numpy as np
 
     array = np.load(path)
@@ -303,7 +303,7 @@ def rounded(recipe: Recipe) -> Recipe:
 
 
 def limit_cores(threads: int) -> None:
-    """Keep to as many cores as there are to be threads: all engines obey this."""
+    """Restrict this process to as many cores as threads, which all engines respect."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from ganglion.compiler.cuda.text import C_OPS, affine
+from ganglion.compiler.cuda.text import C_OPS, CText, affine
 from ganglion.compiler.plan.kernels import (
     Apply,
     Buffer,
@@ -69,7 +69,7 @@ class UnsupportedError(ValueError):
 
 
 def c_type(dtype: np.dtype) -> str:
-    """Return how C calls a type.
+    """Return the name of a type in C.
 
     >>> c_type(np.dtype("uint8"))
     'uint8_t'
@@ -105,40 +105,15 @@ def number(value: float, dtype: np.dtype) -> str:
     return f"{mantissa}p{exponent}" + "f" * (dtype.itemsize == 4)
 
 
-class CFunction:
+class CFunction(CText):
     """A function under construction: its lines, and the buffers it is called with."""
 
     def __init__(self, restrict: bool = True) -> None:
-        self.lines: list[str] = []
+        super().__init__()
         self.buffers: list[Buffer] = []  # roots: other shapes have their memory
         self._names: dict[BufferKey, str] = {}
         self._written: set[BufferKey] = set()
-        self._depth, self._count = 1, 0
         self._restrict = "restrict " if restrict else ""
-
-    def fresh(self, stem: str) -> str:
-        """Return a name that is not used yet."""
-        self._count += 1
-        return f"{stem}{self._count}"
-
-    def do(self, line: str) -> None:
-        """Append a line."""
-        self.lines.append("  " * self._depth + line)
-
-    def let(self, kind: str, value: str, stem: str = "v") -> str:
-        """Append a new constant and return its name."""
-        name = self.fresh(stem)
-        self.do(f"const {kind} {name} = {value};")
-        return name
-
-    @contextmanager
-    def block(self, head: str) -> Iterator[None]:
-        """Append a block."""
-        self.do(f"{head} {{")
-        self._depth += 1
-        yield
-        self._depth -= 1
-        self.do("}")
 
     @contextmanager
     def nest(self, sizes: Sequence[int]) -> Iterator[list[str]]:

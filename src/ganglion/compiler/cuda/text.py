@@ -185,22 +185,12 @@ class Emitted:
     waits: bool = False  # for the launch before by itself
 
 
-class Body:
-    """A device function under construction."""
+class CText:
+    """The lines of a function in C under construction."""
 
-    def __init__(
-        self, wide: bool = False, row_axes: Shape = (), approximate: bool = False
-    ) -> None:
-        self.approximate = approximate  # quotients and roots, see `GpuSpec`
-        self.row_axes = row_axes  # leading axes, of which it has the rows from `row0`
+    def __init__(self) -> None:
         self.lines: list[str] = []
-        self.before: list[str] = []  # what stands in front of the function
-        self.buffers: list[Buffer] = []
-        self._names: dict[tuple[str, str], str] = {}
-        self._prelude: list[str] = []
-        self._depth = 1
-        self._count = 0
-        self.index = "long long" if wide else "int"
+        self._depth, self._count = 1, 0
 
     def fresh(self, stem: str = "v") -> str:
         """Return a name that is not used yet."""
@@ -217,12 +207,6 @@ class Body:
         self.do(f"const {kind} {name} = {value};")
         return name
 
-    def array(self, kind: str, width: int, stem: str) -> str:
-        """Append a new array and return its name."""
-        name = self.fresh(stem)
-        self.do(f"{kind} {name}[{width}];")
-        return name
-
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
         """Append a block: a loop, a condition."""
@@ -231,6 +215,28 @@ class Body:
         yield
         self._depth -= 1
         self.do("}")
+
+
+class Body(CText):
+    """A device function under construction."""
+
+    def __init__(
+        self, wide: bool = False, row_axes: Shape = (), approximate: bool = False
+    ) -> None:
+        super().__init__()
+        self.approximate = approximate  # quotients and roots, see `GpuSpec`
+        self.row_axes = row_axes  # leading axes, of which it has the rows from `row0`
+        self.before: list[str] = []  # what stands in front of the function
+        self.buffers: list[Buffer] = []
+        self._names: dict[tuple[str, str], str] = {}
+        self._prelude: list[str] = []
+        self.index = "long long" if wide else "int"
+
+    def array(self, kind: str, width: int, stem: str) -> str:
+        """Append a new array and return its name."""
+        name = self.fresh(stem)
+        self.do(f"{kind} {name}[{width}];")
+        return name
 
     @contextmanager
     def unrolled(self, head: str, times: int = 0) -> Iterator[None]:

@@ -126,3 +126,11 @@ def test_open_sizes_and_subclasses_take_a_signature(tmp_path):
     spec = keras.InputSpec(shape=(None, 3))
     export_model(model, tmp_path / "own.c", input_signature=[spec], name="mine")
     assert "#define MINE_INPUT_SIZE 3" in (tmp_path / "own.h").read_text()
+
+
+def test_ends_of_one_name_are_two_parameters(tmp_path):
+    tensors = [keras.Input((2,), name=name) for name in ("a.b", "output")]
+    model = keras.Model(tensors, keras.layers.Add(name="a_b")(tensors))
+    header = tmp_path / "net.h"
+    model.export(tmp_path / "net.c", verbose=False)
+    assert "float *a_b, const float *output, float *output_1," in header.read_text()

@@ -1,11 +1,12 @@
 """A model's forward pass as a program without state: its weights are constants.
 
-All that depends on weights alone is computed here, once, and what follows a product by
-factors and terms of its channels (batch normalisation, mostly) goes into its weights.
+Values that depend only on weights are computed here, once, and factors and terms per
+channel after a product (batch normalisation, mostly) are folded into its weights.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,23 +53,23 @@ class Inference:
 
     @property
     def numbers(self) -> tuple[Port, ...]:
-        """What the program begins with: the inputs, or what layers for text give."""
+        """The data of the program: the inputs, or the results of its front."""
         return self.inputs if self.front is None else self.front.begins_with
 
 
 def inference_of(
     model: Any, rows: int = 1, input_signature: Any = None, may_draw: bool = False
 ) -> Inference:
-    """Trace a built model; refuse what no file can hold, by the name of the layer.
+    """Trace a built model; refuse layers that no file can hold, by name.
 
     Layers that run on the host (for text, a lookup, a hash) are its front, and not in
-    the program, which begins with the numbers that they give.
+    the program, which takes their results.
 
     Args:
         model: The model.
         rows: How many rows the program takes at once.
-        input_signature: The shape and type of each input, where the model leaves it.
-        may_draw: Whether the format has random numbers of its own.
+        input_signature: The shape and type of each input that the model leaves open.
+        may_draw: Whether the format has its own random numbers.
     """
     ports = _input_ports(model, input_signature)
     front = _front(model, ports)
@@ -86,12 +87,14 @@ def inference_of(
                 scope.writes.pop(seed.state, None)
         leaves = {f"output/{number}": leaf for number, leaf in enumerate(outputs)}
         step = program_of(f"{model.name}.export", scope, data, leaves)
-        # What draws is named by its layer; else its generator would be, as state.
+        # Before `_refuse_state`, which would name the generator, not the layer.
         _refuse_nodes(step.program.graph.nodes, may_draw)
         _refuse_state(step.program, step.variables)
         weights = {name: step.variables[name].array for name in step.program.state}
         program = _closed(step.program, weights, data)
-    names = _output_names(model, len(outputs))
+    names = identifiers(
+        _output_names(model, len(outputs)), taken=[port.name for port in ports]
+    )
     return Inference(
         model.name,
         program,
@@ -126,13 +129,13 @@ def _input_ports(model: Any, signature: Any) -> tuple[Port, ...]:
             tensor if spec is None or tensor.dtype == TEXT else spec
             for spec, tensor in zip(specs, tensors, strict=True)
         ]
-    names = _identifiers(["input"] if len(tensors) == 1 else names)
+    names = identifiers(["input"] if len(tensors) == 1 else names)
     pairs = zip(names, tensors, strict=True)
     return tuple(_port(name, spec) for name, spec in pairs)
 
 
 def _front(model: Any, ports: Sequence[Port]) -> Front | None:
-    """Return what runs before the graph, None if there is nothing."""
+    """Return the front of a model, None if it has none."""
     network = model._network
     if network is not None and network.host_part is not None:
         return front_of(network, ports)
@@ -145,7 +148,7 @@ def _front(model: Any, ports: Sequence[Port]) -> Front | None:
 
 
 def _specs(model: Any, signature: Any) -> Any:
-    """Return what a subclass is called on: as was said, or as it was called first."""
+    """Return the inputs of a subclass: by the signature, or by its first call."""
     if signature is not None:
         is_one = isinstance(signature, (list, tuple)) and len(signature) == 1
         return signature[0] if is_one else signature
@@ -186,7 +189,7 @@ def _output_names(model: Any, count: int) -> list[str]:
     names = model.output_names
     if count == 1 or names is None or len(names) != count:
         return ["output"] if count == 1 else [f"output_{n}" for n in range(count)]
-    return _identifiers(names)
+    return list(names)
 
 
 # Words of C, and the names of what else is passed to `predict`.
@@ -197,17 +200,25 @@ workspace weights rows row start memory file"""
 _RESERVED = frozenset(_WORDS.split())
 
 
-def _identifiers(names: Iterable[str]) -> list[str]:
-    """Return names that any language takes, each another one."""
-    seen: Counter[str] = Counter()
-    taken = []
+def identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> list[str]:
+    """Return distinct names that are valid in any language.
+
+    They differ in more than case: the macros of a C header are in capitals.
+
+    >>> identifiers(["a.b", "a b", "a_b_1", "A_B", "int"], taken=["int_"])
+    ['a_b', 'a_b_1', 'a_b_1_1', 'A_B_2', 'int__1']
+    """
+    used = {name.lower() for name in taken}
+    words = []
     for name in names:
         word = re.sub(r"\W", "_", name, flags=re.ASCII)
         word = f"_{word}" if word[:1].isdigit() else word
         word += "_" * (word in _RESERVED)
-        taken.append(f"{word}_{seen[word]}" if seen[word] else word)
-        seen[word] += 1
-    return taken
+        numbered = (f"{word}_{number}" for number in itertools.count(1))
+        candidates = itertools.chain([word], numbered)
+        words.append(next(word for word in candidates if word.lower() not in used))
+        used.add(words[-1].lower())
+    return words
 
 
 def _structure(model: Any, signature: Any, values: list[Input]) -> Any:
@@ -220,7 +231,7 @@ def _structure(model: Any, signature: Any, values: list[Input]) -> Any:
     return tree.pack(_specs(model, signature), values)
 
 
-# ---- what no file holds --------------------------------------------------------------
+# ---- refusals ------------------------------------------------------------------------
 
 
 def _refuse_state(program: Program, variables: Mapping[str, Any]) -> None:
@@ -282,7 +293,7 @@ def _closed(
 
 
 def _folded(graph: Graph) -> Graph:
-    """Return a graph in which what depends on constants alone is one."""
+    """Return a graph in which values that depend only on constants are constants."""
 
     def fold(node: Node, new: Node) -> Value:
         is_known = new.op.kind not in ("loop", "item", "random")
@@ -290,7 +301,7 @@ def _folded(graph: Graph) -> Graph:
             return new
         arrays = [_constant_behind(value) for value in new.inputs]
         known = [array for array in arrays if array is not None]
-        # What would only repeat numbers is left to who reads them.
+        # A value that only repeats numbers is left to its readers.
         is_larger = new.size > max((array.size for array in known), default=0)
         if len(known) < len(arrays) or is_larger:
             return new
@@ -311,7 +322,7 @@ _PRODUCTS = ("conv", "matmul")
 
 @dataclass(frozen=True)
 class _Scaled:
-    """A product, by a factor and a term of each of its channels."""
+    """A product, scaled and shifted by a factor and a term per channel."""
 
     product: Node
     factor: np.ndarray
@@ -360,7 +371,7 @@ def _extended(
     old: Mapping[Value, Value],
     used_once: set[Node],
 ) -> _Scaled | None:
-    """Return what a step of arithmetic makes of a product and what follows it."""
+    """Return a scaled product extended by one more step of arithmetic, if possible."""
     if node.op.name not in ("add", "subtract", "multiply", "divide"):
         return None
     for position, value in enumerate(node.inputs):
@@ -383,7 +394,7 @@ def _extended(
 
 
 def _per_channel(value: Value) -> np.ndarray | None:
-    """Return the numbers of a constant that differs along the last axis alone."""
+    """Return the numbers of a constant that differs only along the last axis."""
     channels = value.shape[-1] if value.shape else 1
     constant = _constant_behind(value)
     if constant is None:

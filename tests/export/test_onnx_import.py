@@ -143,6 +143,10 @@ SINGLE: dict[str, tuple[Any, list[np.ndarray]]] = {
                                  "pads": [1, 1, 1, 1]}), []),
     "border counts": (("AveragePool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1],
                                        "count_include_pad": 1}), []),
+    "same border counts": (
+        ("AveragePool", {"kernel_shape": [3, 2], "auto_pad": "SAME_UPPER",
+                         "count_include_pad": 1}), [],
+    ),
     "batch norm": (("BatchNormalization", {"epsilon": 0.1}),
                    [drawn(2), drawn(2), drawn(2), np.abs(drawn(2))]),
     "layer norm": (("LayerNormalization", {"axis": 2}), [drawn(6, 5), drawn(6, 5)]),
@@ -186,6 +190,22 @@ def test_one_operator(name: str, tmp_path: Path) -> None:
     (expected,) = onnx_runs.run(path, [x])
     result = model(x, training=False)
     np.testing.assert_allclose(result, expected, rtol=TOLERANCE, atol=1e-5)
+
+
+@pytest.mark.parametrize("fmod", [0, 1])
+def test_a_remainder_of_constants_has_the_sign_of_its_mode(
+    fmod: int, tmp_path: Path
+) -> None:
+    path = saved(
+        tmp_path,
+        [node("Mod", "a b", "c", fmod=fmod), node("Add", "x c", "y")],
+        {"x": (None, 2)},
+        ["y"],
+        {"a": np.array([-3.0, 5.0], "f4"), "b": np.array([2.0, -3.0], "f4")},
+    )
+    rest = [-1.0, 2.0] if fmod else [1.0, -1.0]
+    result = keras.load_onnx(path)(np.zeros((1, 2), "f4"))
+    np.testing.assert_allclose(result, [rest])
 
 
 def test_a_transposed_convolution_over_steps(tmp_path: Path) -> None:
@@ -390,7 +410,7 @@ HOSTILE: dict[str, tuple[list[Any], Any, str]] = {
               None, "'b', which is not computed before"),
     "missing": (one("Add", "x nowhere"), None, "'nowhere', which is not computed"),
     "made twice": ([*one("Relu"), *one("Tanh")], None, "'y' twice"),
-    "huge tensor": (one("Add", "x w"), tensor([2**31, 2**31]), "0 bytes, not its own"),
+    "huge tensor": (one("Add", "x w"), tensor([2**31, 2**31]), "0 bytes, which do"),
     "negative size": (one("Add", "x w"), tensor([-4, 1], bytes(16)), "impossible"),
     "too many axes": (one("Add", "x w"), tensor([1] * 99, bytes(4)), "impossible"),
     "truncated": (one("Add", "x w"), tensor([2, 2], bytes(15)), "15 bytes"),

@@ -17,7 +17,7 @@ INT64_MAX = 2**63 - 1
 
 
 def widened(dtype: np.dtype) -> np.dtype:
-    """Return the type that stands for one in a file: short floats become float32."""
+    """Return the type of a value in a file: short floats become float32."""
     return FLOAT32 if is_short(dtype) else dtype
 
 
@@ -35,7 +35,7 @@ class Builder:
     def __init__(self, outer: Builder | None = None) -> None:
         self.nodes: list[Any] = []
         self._top: Builder = self if outer is None else outer._top
-        # Those of the top alone are used, by all.
+        # These are used only in the top builder, by all.
         self.initializers: list[Any] = []
         self._constants: dict[Any, str] = {}
         self._counter = itertools.count()
@@ -143,7 +143,7 @@ def _names_read(nodes: Iterable[Any]) -> Iterator[str]:
 
 
 def value_info(name: str, dtype: np.dtype, shape: Sequence[Any]) -> Any:
-    """Return what a graph says of an input or output; texts are sizes by name."""
+    """Return the declaration of an input or output; strings name symbolic sizes."""
     return helper.make_tensor_value_info(name, onnx_type(dtype), list(shape))
 
 

@@ -1,4 +1,4 @@
-"""Constants out of constants: the arithmetic of shapes that files do at run time."""
+"""Constant folding: the arithmetic of shapes that files do at run time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def has_unknown(array: np.ndarray) -> bool:
 
 
 def fold(f: Importer, node: OnnxNode, values: Sequence[Any]) -> list[Any] | None:
-    """Return the results of a node that are known by now, None for others."""
+    """Return the results of a node that are known already, None for other nodes."""
     from ganglion.export.onnx.importer import Constant
 
     if node.op in ("Shape", "Size"):
@@ -226,7 +226,7 @@ def sections_of(node: OnnxNode, arrays: Sequence[Any], size: int) -> list[int]:
 
 
 def check_constant(node: OnnxNode, shapes: Sequence[Sequence[int]]) -> None:
-    """Refuse to compute constants that are large, or by operators for data."""
+    """Refuse to compute constants that are large, or by operators meant for data."""
     if node.op not in _SMALL_ONLY:
         raise ValueError(
             f"{node} computes with constants alone, which is not supported: simplify "
@@ -254,6 +254,12 @@ def _cumsum(f: Importer, node: OnnxNode, arrays: Sequence[Any]) -> np.ndarray:
     if node.attrs.get("exclusive") or node.attrs.get("reverse"):
         raise ValueError("exclusive or reverse sums are not supported")
     return np.cumsum(arrays[0], axis=int(arrays[1].item()), dtype=arrays[0].dtype)
+
+
+def _mod(f: Importer, node: OnnxNode, arrays: Sequence[Any]) -> np.ndarray:
+    function = np.fmod if node.attrs.get("fmod") else np.mod
+    result: np.ndarray = _elementwise(function)(f, node, arrays)
+    return result
 
 
 def _where(f: Importer, node: OnnxNode, arrays: Sequence[Any]) -> np.ndarray:
@@ -301,7 +307,7 @@ _RULES: dict[str, Rule] = {
     "Ceil": _elementwise(np.ceil),
     "Sqrt": _elementwise(np.sqrt),
     "Pow": _elementwise(lambda a, b: np.power(a, b.astype(a.dtype))),
-    "Mod": _elementwise(np.mod),
+    "Mod": _mod,
     "Equal": _elementwise(np.equal),
     "Greater": _elementwise(np.greater),
     "Less": _elementwise(np.less),

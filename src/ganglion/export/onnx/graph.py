@@ -1,7 +1,7 @@
-"""Our graph as an ONNX graph: walks the nodes, and knows every value's name there.
+"""Our graph as an ONNX graph: walks the nodes, and keeps every value's name there.
 
-A value may have several: as it is, channels first, and for one that only repeats
-another, that other, which ONNX repeats by itself.
+A value may have several names: in its own layout, channels first, and, if it only
+repeats another value, that of the other one, which ONNX broadcasts by itself.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class GraphWriter:
         self._done.add(value)
 
     def alias(self, value: Value, source: Value) -> None:
-        """Use another value in the place of one."""
+        """Use the names of another value for a value."""
         if source in self._first:
             self._first[value] = self._first[source]
         if source in self._names or source not in self._first:
@@ -128,10 +128,10 @@ class GraphWriter:
         return self.b.emit("Expand", self.name(x), self.b.vector(asked))
 
     def broadcast(self, node: Node) -> None:
-        """Leave a repetition to whoever reads it."""
+        """Leave a repetition to its readers."""
 
     def _loose(self, value: Value) -> Value:
-        """Return a value that ONNX repeats by itself to the shape of another."""
+        """Return a value without repetitions, which ONNX broadcasts by itself."""
         while isinstance(value, Node) and value.op is broadcast:
             value = value.inputs[0]
         return value

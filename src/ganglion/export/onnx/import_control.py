@@ -1,7 +1,8 @@
-"""If, Loop and Scan as what they compute: one branch, or the body once for each step.
+"""If, Loop and Scan unrolled: one branch, or the body once for each step.
 
-That is known while a model is built, or the file is refused: our graphs have loops over
-time, but none that ends when the data says so. The steps of a loop share their weights.
+Conditions and numbers of steps must be known while the model is built: our graphs have
+loops over time, but none whose length depends on data. The steps of a loop share their
+weights.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def loop(f: Importer, node: OnnxNode, values: Sequence[Any]) -> Any:
     step = 0
     while going and step < steps:
         budget.count("steps of loops")
-        given = [f.constant(np.int64(step)), f.constant(np.bool_(going)), *carried]
-        still, *results = f.inlined(body, given)
+        counters = [f.constant(np.int64(step)), f.constant(np.bool_(going))]
+        still, *results = f.inlined(body, [*counters, *carried])
         going = bool(_constant(still, "its condition"))
         carried = results[: len(carried)]
         for parts, part in zip(stacked, results[len(carried) :], strict=True):
@@ -83,12 +84,12 @@ def scan(f: Importer, node: OnnxNode, values: Sequence[Any]) -> Any:
         for collected, part in zip(stacked, results[len(states) :], strict=True):
             collected.append(part)
     axes = node.attrs.get("scan_output_axes", (0,) * more)
-    turned = node.attrs.get("scan_output_directions", (0,) * more)
+    reversed_outputs = node.attrs.get("scan_output_directions", (0,) * more)
     return [
         *states,
         *(
             _stacked(f, parts[::-1] if back else parts, axis)
-            for parts, axis, back in zip(stacked, axes, turned, strict=True)
+            for parts, axis, back in zip(stacked, axes, reversed_outputs, strict=True)
         ),
     ]
 

@@ -166,7 +166,7 @@ def _conv_transpose(f: Importer, node: OnnxNode, values: Values) -> Any:
 
 
 def _cut_or_padded(y: Any, ends: Pairs, has_bias: bool) -> Any:
-    """Return images with rows taken away (negative) or put to their ends."""
+    """Return images with rows removed from (negative) or added to their ends."""
     taken = tuple((max(-lo, 0), max(-hi, 0)) for lo, hi in ends)
     put = tuple((max(lo, 0), max(hi, 0)) for lo, hi in ends)
     if any(map(any, put)) and has_bias:
@@ -198,9 +198,9 @@ def _pool_padding(
 
 
 def _ceil_rest(size: int | None, low: int, high: int, window: int, stride: int) -> int:
-    """Return how many rows the last window reaches beyond, if it is to be kept.
+    """Return how many rows the last window reaches beyond the image, if it is kept.
 
-    It is not where it would begin behind the image.
+    A window that would begin after the image is dropped.
     """
     if size is None:
         raise ValueError("`ceil_mode` of images of unknown size is not supported")
@@ -234,6 +234,10 @@ def _average_pool(f: Importer, node: OnnxNode, values: Values) -> Any:
     padding, pairs = _pool_padding(node, x, window, strides)
     if not attrs.get("count_include_pad"):  # nor does it count in Keras' "same"
         padding, pairs = _by_name(node, x, window, padding, pairs)
+    elif padding == "same":
+        padding, pairs = "valid", _same_upper(node, x, window) or ()
+        if not pairs:
+            raise ValueError("SAME_UPPER of images of unknown size is not supported")
     layer = _of_rank("AveragePooling", rank)(
         window, strides, padding, _FIRST, name=f.unique(f.word(node))
     )
@@ -247,7 +251,7 @@ def _average_pool(f: Importer, node: OnnxNode, values: Values) -> Any:
 def _share(
     node: OnnxNode, x: Any, window: Sequence[int], strides: Any, pairs: Pairs
 ) -> np.ndarray:
-    """Return by how much an average grows where windows reach beyond the image."""
+    """Return the factors of averages whose windows reach beyond the image."""
     sizes = _spatial(x, len(window))
     if None in sizes:
         raise ValueError("borders that do not count need images of known size")

@@ -45,9 +45,9 @@ def recurrent(f: Importer, node: OnnxNode, values: Sequence[Any]) -> Any:
             ops.stack(sequences, axis=2),
             *(ops.stack(parts, axis=1) for parts in zip(*states, strict=True)),
         ]
-    turned = [ops.transpose(sequence, (1, 0, 2)) for sequence in sequences]
+    time_major = [ops.transpose(sequence, (1, 0, 2)) for sequence in sequences]
     return [
-        ops.stack(turned, axis=1),
+        ops.stack(time_major, axis=1),
         *(ops.stack(parts, axis=0) for parts in zip(*states, strict=True)),
     ]
 

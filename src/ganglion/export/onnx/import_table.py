@@ -1,4 +1,4 @@
-"""Operators without weights, as ops; and the table of all that are known."""
+"""Operators without weights, as ops; and the table of all known operators."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def _reshaped(x: Any, sizes: list[int]) -> Any:
 
 
 def _completed(x: Any, sizes: list[int]) -> list[int]:
-    """Return sizes with that which is left open, where x has those before it, too."""
+    """Return sizes with the open one computed, if x has the same sizes before it."""
     end = sizes.index(-1)
     before = [UNKNOWN if size is None else size for size in x.shape[:end]]
     rest, others = x.shape[end:], sizes[end + 1 :]

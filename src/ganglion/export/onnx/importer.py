@@ -1,8 +1,8 @@
 """An ONNX graph as a functional model: operators become layers and ops, one by one.
 
 A value is a Keras tensor, or a constant that is known while the model is built. Shapes
-that files compute at run time are constants here, too: an unknown size (the batch, most
-often) is a number of its own in them.
+that files compute at run time are constants here, too: a special number in them stands
+for an unknown size (the batch, most often).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Importer:
     ) -> None:
         self.graph, self.opset = graph, graph.opset
         self._importers = importers
-        # A graph inside of another one sees what that has, and shares its layers.
+        # A nested graph sees the values of the outer one, and shares its layers.
         self.values: ChainMap[str, Value] = ChainMap({"": None})
         self._constants = ChainMap(dict(graph.constants))
         self._layers: dict[Any, Any] = {}
@@ -166,10 +166,10 @@ class Importer:
 
     def _known(self, name: str, node: OnnxNode | None) -> Value:
         if name not in self.values:
-            who = "its outputs ask" if node is None else f"{node} asks"
+            reader = "its outputs ask" if node is None else f"{node} asks"
             raise ValueError(
-                f"{who} for {printable(name)!r:.80}, which is not computed before: the "
-                "graph has a cycle, or is cut short."
+                f"{reader} for {printable(name)!r:.80}, which is not computed before: "
+                "the graph has a cycle, or is cut short."
             )
         return self.values[name]
 
@@ -192,7 +192,7 @@ class Importer:
         is_value = x is None or isinstance(x, Constant) or symbolic.is_symbolic(x)
         return x if is_value else Constant(np.asarray(x))
 
-    # ---- what importers ask for --------------------------------------------------
+    # ---- for importers -----------------------------------------------------------
 
     def tensor(self, value: Value) -> Any:
         """Return a value to compute with: a Keras tensor or an array."""
@@ -233,7 +233,7 @@ class Importer:
         return outputs
 
     def unique(self, name: str) -> str | None:
-        """Return a name that no layer has yet, None for one that is to be made up."""
+        """Return a name that no layer has yet, None for an empty one."""
         if not name:
             return None
         number, chosen = 1, name
@@ -244,9 +244,9 @@ class Importer:
         return chosen
 
     def joined_bias(self, node: OnnxNode, size: int) -> tuple[str, np.ndarray] | None:
-        """Return the bias of the sum that alone reads a node, and leave out that sum.
+        """Return the bias of a sum that is the only reader of a node, and skip the sum.
 
-        Whoever asks gives the sum its result by `alias`.
+        The caller sets the result of the sum by `alias`.
         """
         (output,) = node.outputs
         reader = self._reader.get(output)
@@ -260,7 +260,7 @@ class Importer:
         return other, _widened(array)
 
     def alias(self, node: OnnxNode, value: Value) -> None:
-        """Let the sum that was joined to a node have its result."""
+        """Set the result of the sum that was joined to a node."""
         reader = self._reader[node.outputs[0]]
         self.values[reader.outputs[0]] = value
 

@@ -1,4 +1,4 @@
-"""Layers for text and categories as operators of ONNX: a file takes words then.
+"""Layers for text and categories as operators of ONNX, so that a file takes words.
 
 Texts are standardized and split by operators of strings (of opset 20); vocabularies
 are LabelEncoders. ONNX has no hash, and nothing that splits a text into its letters.
@@ -24,13 +24,13 @@ _SPACES = "\t\n\r\v\f"  # besides the blank, which alone splits words there
 
 
 def needed_opset(front: Front | None) -> int:
-    """Return the least set of operators that has what a front needs."""
+    """Return the oldest opset with the operators that a front needs."""
     steps = () if front is None else front.steps
     return TEXT_OPSET if any(isinstance(step, Vectorize) for step in steps) else 0
 
 
 def front_inputs(front: Front, batch: str) -> list[Any]:
-    """Return what a file says of its inputs."""
+    """Return the declarations of a file's inputs."""
     infos = []
     for port in front.inputs:
         shape: list[Any] = [batch, *port.shape]
@@ -43,7 +43,7 @@ def front_inputs(front: Front, batch: str) -> list[Any]:
 
 
 def emit_front(builder: Builder, front: Front) -> list[str]:
-    """Write the steps; return the names of what the graph begins with."""
+    """Write the steps; return the names of the graph's inputs."""
     names = [port.name for port in front.inputs]
     for step in front.steps:
         sources = [names[number] for number in step.sources]
@@ -157,7 +157,7 @@ def _first_columns(builder: Builder, x: str, size: int) -> str:
 
 
 def _replaced(builder: Builder, text: str, sign: str, by: str) -> str:
-    """Return texts with something else in the place of a sign: split and joined."""
+    """Return texts with a character replaced, by splitting and joining them."""
     names = [builder.fresh("parts"), builder.fresh("counts")]
     parts, _ = builder.emit_many("StringSplit", [text], names, delimiter=sign)
     zero, one = builder.constant(0, _INT64), builder.constant(1, _INT64)

@@ -1,8 +1,8 @@
-"""How each op of our graph is said in ONNX: one operator, or a few.
+"""The translation of each op of our graph to ONNX: one operator, or a few.
 
-Images are channels last here and channels first there. What convolutions and pools
-compute stays channels first as long as only elementwise ops, reductions over all pixels
-and joints of channels follow; it is transposed where something else reads it.
+Images are channels last here and channels first in ONNX. Results of convolutions and
+pools stay channels first as long as only elementwise ops, reductions over all pixels
+and concatenations of channels follow; they are transposed for other readers.
 """
 
 from __future__ import annotations
@@ -406,7 +406,7 @@ def _conv(w: GraphWriter, node: Node) -> None:
 
 
 def _conv_transpose(w: GraphWriter, node: Node) -> None:
-    """Emit a transposed convolution, with what of the image no window reaches."""
+    """Emit a transposed convolution, with the pixels that no window reaches."""
     dy, weights = node.inputs
     attrs, groups = node.attrs, node.attrs["groups"]
     window = _window(node, "conv")

@@ -1,7 +1,7 @@
-"""What is in an ONNX file, read without trust: plain records of checked arrays.
+"""The content of an untrusted ONNX file, as plain records of checked arrays.
 
-Arrays may lie in other files beside it; those are opened only if they lie in the folder
-of the model or below, and what they are said to hold must be in them.
+Arrays may lie in other files beside it; these are opened only if they lie in the folder
+of the model or below, and must hold the bytes that the model claims.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Port:
 
 @dataclass(frozen=True)
 class OnnxNode:
-    """An operator with the names of what it reads and makes."""
+    """An operator with the names of its inputs and outputs."""
 
     op: str
     name: str
@@ -69,7 +69,7 @@ class OnnxNode:
 
 @dataclass(frozen=True)
 class OnnxGraph:
-    """What a file describes; or the body of a loop, a branch of a condition."""
+    """The graph of a file, the body of a loop, or a branch of a condition."""
 
     name: str
     opset: int
@@ -97,7 +97,7 @@ class OnnxGraph:
 
 
 def parsed(path: Path) -> OnnxGraph:
-    """Return what is in a file; within `saving.files.reading`, for good errors."""
+    """Return the graph of a file; within `saving.files.reading`, for good errors."""
     data = files.read_file(path)
     budget.take(len(data), "its content")
     model = onnx.ModelProto()
@@ -172,7 +172,7 @@ class _Reader:
         self._opened: set[Path] = set()
 
     def graph(self, graph: Any) -> OnnxGraph:
-        """Return a graph; what its inputs are is for whoever runs it to know."""
+        """Return a graph; the shapes and types of its inputs are not read."""
         if graph.sparse_initializer:
             raise ValueError("its sparse tensors are not supported.")
         constants = _by_name((t.name, self.array(t)) for t in graph.initializer)
@@ -209,7 +209,7 @@ class _Reader:
         return None
 
     def array(self, tensor: Any) -> np.ndarray:
-        """Return a tensor as an array; its sizes must be what is there."""
+        """Return a tensor as an array; its shape must fit its bytes."""
         budget.count("tensors")
         shown = f"its tensor {printable(tensor.name)!r:.80}"
         if tensor.data_type not in DTYPES:
@@ -226,7 +226,7 @@ class _Reader:
             return _typed(tensor, dtype, dims, count, shown)
         if len(raw) != count * dtype.itemsize:
             raise ValueError(
-                f"{shown} of shape {dims} has {len(raw):,} bytes, not its own."
+                f"{shown} of shape {dims} has {len(raw):,} bytes, which do not fit."
             )
         if not count:
             return np.zeros(dims, dtype)
@@ -266,7 +266,7 @@ class _Reader:
         return path
 
     def _allow(self, path: Path, size: int) -> None:
-        """Let a file beside the model count as if it were a part of it."""
+        """Enlarge the budget by a file beside the model, as if it were a part of it."""
         allowed = budget.current()
         if allowed is not None and path not in self._opened:
             self._opened.add(path)
@@ -290,7 +290,7 @@ def _typed(
         numbers = tensor.int32_data
     if len(numbers) != count:
         raise ValueError(
-            f"{shown} of shape {dims} has {len(numbers):,} numbers, not its own."
+            f"{shown} of shape {dims} has {len(numbers):,} numbers, which do not fit."
         )
     budget.take(8 * count, shown)
     if kind in (_T.FLOAT16, _T.BFLOAT16):  # as their bits

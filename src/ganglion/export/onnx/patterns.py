@@ -1,6 +1,6 @@
-"""Several ops of ours that are one operator in ONNX, recognised by their last.
+"""Several ops of ours that are one operator in ONNX, recognised by the last of them.
 
-What was written for the ops before stays unread, and is left out of the file.
+Operators written for the earlier ops have no reader, and are left out of the file.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def clip_of(node: Node) -> tuple[Value, float, float] | None:
 
 
 def _node(value: Value, name: str) -> Node | None:
-    """Return a value as a node of an op, None if it is none."""
+    """Return a value if it is a node of this op, otherwise None."""
     return value if isinstance(value, Node) and value.op.name == name else None
 
 

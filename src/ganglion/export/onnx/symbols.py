@@ -109,7 +109,7 @@ class Twins:
     def sizes(
         self, value: Value, first: Iterable[int], second: Iterable[int]
     ) -> list[Size]:
-        """Return what pairs of sizes stand for; errors say where they come from."""
+        """Return the sizes that pairs stand for; errors name the layer."""
         try:
             return [size_of(a, b) for a, b in zip(first, second, strict=True)]
         except RowsError as error:

@@ -16,7 +16,7 @@ __all__ = ["Exported", "export_model"]
 
 
 class Exported(NamedTuple):
-    """What was written, and what to know about it."""
+    """The files that were written, and notes about them."""
 
     format: str
     files: tuple[Path, ...]
@@ -38,11 +38,11 @@ def export_model(
     Args:
         model: A built model.
         filepath: Where to.
-        format: The name of a format; by default the path's suffix says it.
-        options: Of the format; None stands for what it does by default.
+        format: The name of a format; by default that of the path's suffix.
+        options: Options of the format; None stands for a default.
 
     Returns:
-        The files, and what to know about them.
+        The files, and notes about them.
     """
     path = local_path(filepath)
     row = formats.find(format, path)
@@ -80,7 +80,7 @@ def _check_place(path: Path) -> None:
 
 
 def _write(contents: Mapping[Path, bytes]) -> None:
-    """Write all files; where one cannot be written, take those before it away again."""
+    """Write all files; if one cannot be written, remove the new ones before it."""
     new: list[Path] = []
     try:
         for path, content in contents.items():

@@ -1,7 +1,7 @@
-"""Large products band by band: what follows one reads its rows while they are cached.
+"""Large products band by band, so that their readers find the rows in the cache.
 
-A product that is larger than a cache is written to memory and read again by the loop
-behind it (a bias, ReLU, padding). In bands of a few rows of the image, one after the
+A product that is larger than the cache is written to memory and read again by the loop
+after it (a bias, ReLU, padding). In bands of a few rows of the image, one after the
 other, it never leaves the cache.
 """
 
@@ -96,8 +96,8 @@ class _Bands:
     """The body of a loop over bands under construction.
 
     Args:
-        root: What the product writes, and the loop behind it reads.
-        band: What is there of it at a time.
+        root: The buffer that the product writes and the loop reads.
+        band: The buffer of one band.
         each: How many indices of the loop's first axis a band has.
     """
 
@@ -138,7 +138,7 @@ class _Bands:
         return self._window(view, view.strides, shape, self._each * view.strides[0])
 
     def _window(self, view: View, strides: Shape, shape: Shape, step: int) -> View:
-        """Return a view of what a band has of a buffer."""
+        """Return a view of the part of a buffer that a band uses."""
         low, high = extent(strides, 0, shape)
         name = f"{view.buffer.name}.{self._root.name}.{len(self.windows)}"
         size = (high - low + 1,)

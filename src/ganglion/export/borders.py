@@ -1,4 +1,4 @@
-"""Padding: only the borders are filled, not what is written over at once."""
+"""Padding: only the borders are filled, not the elements that are overwritten."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ganglion.compiler.plan.kernels import Kernel, Literal, Loop, View
 
 
 def fill_borders(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Return the kernels; a fill leaves out what the next kernel writes anyway."""
+    """Return the kernels; a fill skips the elements that the next kernel writes."""
     result: list[Kernel] = []
     for number, kernel in enumerate(kernels):
         follower = kernels[number + 1] if number + 1 < len(kernels) else None
@@ -19,10 +19,10 @@ def fill_borders(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 
 def _gaps(fill: Kernel, follower: Kernel | None) -> list[Kernel] | None:
-    """Return fills of what a kernel leaves of a filled buffer; None if that is no gain.
+    """Return fills of the elements that the next kernel does not write.
 
-    What is written are boxes within boxes: at every axis, some elements lie between
-    the end of one box and the start of the next.
+    None if they are not known. The kernel writes nested boxes: along every axis, some
+    elements lie between the end of one box and the start of the next.
     """
     if not (_is_fill(fill) and isinstance(follower, Loop) and is_map(follower)):
         return None

@@ -15,7 +15,7 @@ from ganglion.export.c_kernels import emit_kernel
 from ganglion.export.c_text import CFunction, UnsupportedError, c_type, number
 from ganglion.export.formats import Artifact
 from ganglion.export.inference import inference_of
-from ganglion.export.interface import Interface, identifier
+from ganglion.export.interface import Interface, identifier, is_in_file
 from ganglion.export.planning import (
     ALIGNMENT,
     ExportPlan,
@@ -24,7 +24,7 @@ from ganglion.export.planning import (
     planned,
 )
 from ganglion.export.quantized import calibration_if
-from ganglion.export.text.calls import Argument, FrontCode, Given, Memory
+from ganglion.export.text.calls import Argument, FrontCode, InputArgument, Memory
 from ganglion.export.text.translation import C_TYPES, as_c, routine
 from ganglion.export.wide_floats import in_float32
 
@@ -41,10 +41,8 @@ def write(
     int8: bool = False,
     sample: Any = None,
 ) -> Artifact:
-    """Return a C file, its header and, if asked for, the weights in a file."""
-    if weights not in ("inside", "file"):
-        raise ValueError(f"weights={weights!r}: choose 'inside' or 'file'.")
-    prefix = identifier(path, name)
+    """Return a C file, its header and, with weights="file", the weights."""
+    in_file, prefix = is_in_file(weights), identifier(path, name)
     calibration = calibration_if(int8, model, sample, input_signature)
     inference, notes = in_float32(inference_of(model, 1, input_signature)), []
     if calibration is not None:
@@ -53,14 +51,13 @@ def write(
     plan = planned(inference)
     if int8:
         plan = in_bytes(plan)
-    program = CProgram(prefix, plan, weights == "file")
+    program = CProgram(prefix, plan, in_file)
     header = path.with_suffix(".h")
     source = program.source(header.name)
     files = {path: source.encode(), header: program.interface.header().encode()}
-    if weights == "file":
+    if in_file:
         files[path.with_suffix(".weights")] = program.weights
-    link = f"cc -std=c99 -O3 -c {path.name}"
-    notes.append(f"Compile it with: {link}")
+    notes.append(f"Compile it with: cc -std=c99 -O3 -c {path.name}")
     return Artifact(files, tuple(notes))
 
 
@@ -139,7 +136,7 @@ class CProgram:
     # ---- text --------------------------------------------------------------------
 
     def _routines(self) -> Iterator[str]:
-        """Yield what makes numbers of texts and categories."""
+        """Yield the routines that turn texts and categories into numbers."""
         calls = [] if self._front is None else self._front.calls
         names = [call.routine for call in calls if call.source is None]
         yield from as_c(names, self.name)
@@ -157,7 +154,7 @@ class CProgram:
             yield f"{self.name}{kind}_{call.routine}({passed});"
 
     def _argument(self, value: Argument, kind: str) -> str:
-        if isinstance(value, Given):
+        if isinstance(value, InputArgument):
             return self.plan.inference.inputs[value.number].name
         if isinstance(value, Memory):
             return f"({C_TYPES[kind]})(memory + {value.start})"
@@ -191,7 +188,7 @@ class CProgram:
         windows = {window.buffer.key: window for window in loop.windows}
         with caller.block(f"for (int t = 0; t < {loop.steps}; t++)"):
             for kernel in loop.body:
-                # What a window is of may be touched by another window, too.
+                # Several windows may alias one buffer.
                 name, function = self._function(kernel, restrict=False)
                 passed = []
                 for buffer in function.buffers:
@@ -238,12 +235,12 @@ def _numbers(array: np.ndarray) -> str:
     """Return numbers, exactly, with commas between."""
     if array.dtype == np.float32 and np.isfinite(array).all():
         text = "f, ".join([value.hex() for value in array.tolist()]) + "f"
-        return text.replace("0000000p", "p")  # what a double has more
+        return text.replace("0000000p", "p")  # digits that only a double has
     return ", ".join(number(value, array.dtype) for value in array.tolist())
 
 
 def _laid_out(arrays: list[np.ndarray]) -> tuple[list[int], bytes]:
-    """Return where arrays begin that lie one behind the other, and their bytes."""
+    """Return where concatenated arrays begin, and their bytes."""
     starts, parts, end = [], [], 0
     for array in arrays:
         padding = -end % ALIGNMENT

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Artifact(NamedTuple):
-    """What a model becomes: the bytes of each file, and what a user should know."""
+    """An exported model: the bytes of each file, and notes for the user."""
 
     files: dict[Path, bytes]
     notes: tuple[str, ...] = ()
@@ -24,15 +24,15 @@ class Format:
     """A kind of file that models are exported to."""
 
     name: str
-    suffixes: tuple[str, ...]  # of paths that mean this format
+    suffixes: tuple[str, ...]  # of paths of this format
     description: str  # one line
     function: str  # "module:name" of a `Writer`
     options: tuple[str, ...] = ()  # that the function takes
     needs: tuple[str, ...] = ()  # modules that must be installed
-    extra: str | None = None  # of the package, that installs them
+    extra: str | None = None  # of our package, that installs them
 
     def writer(self) -> Writer:
-        """Return the function; refuse where a package is missing, with the way out."""
+        """Return the function; name the command to install a missing package."""
         for name in self.needs:
             try:
                 importlib.import_module(name)
@@ -128,7 +128,7 @@ def find(name: str | None, path: Path) -> Format:
 
 
 def _by_suffix(path: Path) -> Format:
-    # The longest first: "net.weights.json" is no ".json".
+    # The longest suffix wins: "net.weights.json" is not ".json".
     fitting = [
         (len(suffix), row)
         for row in FORMATS

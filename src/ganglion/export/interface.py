@@ -1,4 +1,4 @@
-"""The C interface of an exported model: names, sizes, and the header that says them."""
+"""The C interface of an exported model: names, sizes, and the header file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ganglion.export.ports import Port
 
 
 def identifier(path: Path, name: str | None) -> str:
-    """Return the prefix of all names: what was asked for, or from the file's name."""
+    """Return the prefix of all names: `name`, or one made of the file's name."""
     if name is not None:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise ValueError(f"name={name!r} is not a C name: use letters, digits, _.")
@@ -22,9 +22,16 @@ def identifier(path: Path, name: str | None) -> str:
     return f"model_{word}" if not word or word[0].isdigit() else word
 
 
+def is_in_file(weights: str) -> bool:
+    """Return whether the option `weights` asks for a file of their own."""
+    if weights not in ("inside", "file"):
+        raise ValueError(f"weights={weights!r}: choose 'inside' or 'file'.")
+    return weights == "file"
+
+
 @dataclass(frozen=True)
 class Interface:
-    """What a C program sees of a model."""
+    """The C interface of a model."""
 
     name: str
     inference: Inference

@@ -41,7 +41,7 @@ from ganglion.export.targets import Machine
 from ganglion.export.text.calls import (
     Argument,
     FrontCode,
-    Given,
+    InputArgument,
     Memory,
     RoutineCall,
 )
@@ -50,13 +50,13 @@ from ganglion.export.text.translation import as_llvm, i64
 
 _WIDE = 28  # accumulators of a machine whose large products are packed
 _LLVM_TYPES = {"float32": "float", "float64": "double"}
-_FOR_TRAINING = "column-sums"  # the pass from which on they are for steps and threads
+_FOR_TRAINING = "column-sums"  # from this pass on, they are for steps and threads
 
 
 def planned_for(
     machine: Machine, inference: Inference, calibration: Calibration | None = None
 ) -> ExportPlan:
-    """Return the plan of a forward pass; with what a sample shows, in int8."""
+    """Return the plan of a forward pass; in int8 if it is calibrated."""
     if calibration is None:
         return planned(inference, pipeline_for(machine))
     pipeline = pipeline_for(machine, weights_as_they_are=True)
@@ -104,7 +104,7 @@ def pipeline_for(machine: Machine, weights_as_they_are: bool = False) -> Pipelin
 
 
 class Constants:
-    """Arrays one behind the other; equal ones are there once."""
+    """Concatenated arrays; equal ones are stored once."""
 
     def __init__(self) -> None:
         self._starts: dict[bytes, int] = {}
@@ -131,7 +131,7 @@ class Constants:
 class _Call:
     function: str
     buffers: tuple[Buffer, ...]
-    values: tuple[int, ...]  # that the function is told, behind the buffers
+    values: tuple[int, ...]  # numbers passed after the buffers
     pieces: int
 
 
@@ -243,7 +243,7 @@ class Module:
         interface: Interface,
         places: dict[str, tuple[str, int]],
     ) -> tuple[str, int]:
-        """Return what a buffer lies in, and how many bytes behind its start."""
+        """Return the base address of a buffer, and its offset in bytes."""
         if buffer.array is not None:
             return self._place_of(buffer.array, interface)
         if buffer.kind == "arena":
@@ -251,19 +251,19 @@ class Module:
         return places[buffer.name]
 
     def _place_of(self, value: Argument, interface: Interface) -> tuple[str, int]:
-        """Return what an array or a result lies in, and how many bytes behind."""
+        """Return the base address of an argument, and its offset in bytes."""
         if isinstance(value, np.ndarray):
             base = "@weights" if interface.weights is None else "%weights"
             return base, self.constants.start_of(value)
         if isinstance(value, Memory):
             return "%memory", value.start
-        assert isinstance(value, Given)
+        assert isinstance(value, InputArgument)
         return f"%in{value.number}", 0
 
     def _text_call(
         self, number: str, call: RoutineCall, interface: Interface
     ) -> Iterator[str]:
-        """Yield the call of what makes numbers of texts and categories."""
+        """Yield the call of a routine for texts and categories."""
         name = call.routine
         texts = as_llvm([name])
         if call.source is not None:
@@ -350,7 +350,7 @@ def _rows_loop(
 
 
 def _passed(interface: Interface, which: str = "all") -> list[str]:
-    """Return what is passed of the ports, the weights, or both."""
+    """Return the parameters for the ports, the weights, or both."""
     ends = interface.inference
     ports = [f"ptr %in{n}" for n in range(len(ends.inputs))]
     ports += [f"ptr %out{n}" for n in range(len(ends.outputs))]

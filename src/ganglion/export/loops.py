@@ -1,7 +1,7 @@
-"""Passes over loops that pay where code is compiled once: windows in registers.
+"""Passes over loops that pay if code is compiled once: windows in registers.
 
-A depthwise convolution, or a pool, is a sum over the elements of a window. Written out,
-the sum goes on with what follows it, and neighbouring pixels share what they load.
+A depthwise convolution, or a pool, is a sum over the elements of a window. Unrolled,
+the sum fuses with the ops after it, and neighbouring pixels share loads.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import partial
 
 from ganglion.compiler.cpu.skip_zeros import nonzero_lists
 from ganglion.compiler.cpu.tuning import CPU
+from ganglion.compiler.plan.epilogues import is_map
 from ganglion.compiler.plan.kernels import (
     Apply,
     Buffer,
@@ -112,7 +113,7 @@ def _squeezed(kernel: Loop) -> Loop:
 
 
 def _is_map(kernel: Loop) -> bool:
-    return not kernel.reduced and not kernel.adds and len(kernel.outputs) == 1
+    return is_map(kernel) and len(kernel.outputs) == 1
 
 
 def _can_inline(producer: Loop, reader: Loop) -> bool:
@@ -146,10 +147,10 @@ def _inlined(producer: Loop, reader: Loop) -> Loop:
 
 
 def neighbours_together(kernels: Sequence[Kernel], most: int) -> list[Kernel]:
-    """Return the kernels; points of windows are computed some at a time.
+    """Return the kernels; several points of a window loop are computed together.
 
-    What neighbours load alike, weights and the part of their windows in common, is
-    loaded once.
+    Loads that neighbours share, weights and the overlap of their windows, are done
+    once.
     """
     return [_together(kernel, most) for kernel in kernels]
 
@@ -184,9 +185,9 @@ def _together(kernel: Kernel, most: int) -> Kernel:
 
 
 def skip_zeros_of_relu(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Return the kernels; a product of one row leaves out what ReLU has made zero.
+    """Return the kernels; a product of one row skips inputs that ReLU has made zero.
 
-    Such a product waits for its weights: a row of them that is not needed is not read.
+    Such a product is bound by reading its weights, and skips those of zero inputs.
     """
     rectified = {
         root

@@ -8,14 +8,14 @@ from typing import Any
 
 from ganglion.export.formats import Artifact
 from ganglion.export.inference import inference_of
-from ganglion.export.interface import Interface, identifier
+from ganglion.export.interface import Interface, identifier, is_in_file
 from ganglion.export.llvm_program import Module, planned_for
 from ganglion.export.planning import ALIGNMENT, ExportPlan
 from ganglion.export.quantized import Calibration, calibration_if
 from ganglion.export.targets import Machine, machine_of, object_code
 from ganglion.export.wide_floats import in_float32
 
-BLOCK_BYTES = 1 << 20  # of a block's workspace: what stays in a processor's cache
+BLOCK_BYTES = 1 << 20  # of a block's workspace, so that it stays in the cache
 BLOCK_ROWS = (64, 32, 16, 8, 4)
 
 
@@ -67,7 +67,7 @@ def compiled(
 
 
 def block_rows(plan: ExportPlan) -> int:
-    """Return how many rows a block has: as many as its memory stays in a cache."""
+    """Return the number of rows of a block, whose memory must stay in the cache."""
     each = max(plan.workspace, 1)
     return next((rows for rows in BLOCK_ROWS if rows * each <= BLOCK_BYTES), 1)
 
@@ -82,12 +82,10 @@ def write(
     int8: bool = False,
     sample: Any = None,
 ) -> Artifact:
-    """Return an object file and its header, and the weights if in a file."""
-    if weights not in ("inside", "file"):
-        raise ValueError(f"weights={weights!r}: choose 'inside' or 'file'.")
+    """Return an object file, its header and, with weights="file", the weights."""
+    in_file = is_in_file(weights)
     machine, prefix = machine_of(target), identifier(path, name)
     calibration = calibration_if(int8, model, sample, input_signature)
-    in_file = weights == "file"
     binary = compiled(model, prefix, machine, input_signature, in_file, calibration)
     files = {
         path: binary.code,
@@ -101,7 +99,7 @@ def write(
 def notes_of(
     binary: Compiled, calibration: Calibration | None = None
 ) -> tuple[str, ...]:
-    """Return what to know about machine code."""
+    """Return notes for the user about machine code."""
     machine = binary.machine
     notes = [] if calibration is None else [calibration.told]
     notes += [f"Compiled for {machine.name}: {machine.triple}, {machine.cpu}."]

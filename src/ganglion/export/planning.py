@@ -1,4 +1,4 @@
-"""From a forward pass to kernels with memory: the plan that a file is written from."""
+"""The plan of an exported file: the kernels of a forward pass, and their memory."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class ExportPlan:
 
 
 def planned(inference: Inference, pipeline: Pipeline = PORTABLE) -> ExportPlan:
-    """Return the plan of a forward pass, with all that is constant computed."""
+    """Return the plan of a forward pass, with constants computed."""
     plan = with_constants(pipeline.run(inference.program))
     placed = place_in_arena(for_one_thread(plan))
     verify_memory(placed)
@@ -111,7 +111,7 @@ def planned(inference: Inference, pipeline: Pipeline = PORTABLE) -> ExportPlan:
 
 
 def with_constants(plan: Plan) -> Plan:
-    """Run the kernels that read constants alone, and leave them out."""
+    """Run the kernels that read only constants, and drop them."""
     writers = Counter(root for k in plan.kernels for root in k.memory_written)
     known: dict[Buffer, np.ndarray] = {}
     constants: dict[Buffer, Buffer] = {}  # each once: a file has every array once
@@ -196,7 +196,7 @@ def in_bytes(plan: ExportPlan) -> ExportPlan:
 
 
 def _not_as_bytes(kernel: Kernel) -> list[Buffer]:
-    """Return what a kernel reads as floats alone: all but the weights of products."""
+    """Return the buffers that a kernel reads only as floats: not product weights."""
     if isinstance(kernel, Loop):
         return []
     plain = type(kernel) is Contract and not (kernel.packed or kernel.bits)

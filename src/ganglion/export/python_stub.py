@@ -24,7 +24,7 @@ from ganglion.export.quantized import calibration_if
 from ganglion.export.targets import is_this_system, machine_of
 
 _LINKERS = ("cc", "gcc", "clang", "ld")
-# How the standard library's `struct` and `memoryview` call types.
+# Codes of types in `struct` and `memoryview`.
 _CODES = {"float32": "f", "float64": "d", "int8": "b", "uint8": "B", "int16": "h",
           "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "uint64": "Q",
           "bool": "?"}  # fmt: skip
@@ -41,7 +41,7 @@ def write(
 ) -> Artifact:
     """Return a Python file and the shared library that it calls.
 
-    Without a linker for the target, that is the object file and how to link it.
+    Without a linker for the target, return the object file and how to link it.
     """
     machine = machine_of(target)
     calibration = calibration_if(int8, model, sample, input_signature)

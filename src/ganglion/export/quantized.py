@@ -1,7 +1,7 @@
-"""int8: weights rounded channel by channel, activations by what a sample shows.
+"""int8: weights rounded per channel, activations by their ranges in a sample.
 
-Products are of whole numbers from then on, which float32 adds up exactly; so a file
-holds a byte a weight, and no rounding is left to the place where it runs.
+Products are then of whole numbers, which float32 adds up exactly; so a file holds a
+byte per weight, and results do not depend on the machine that runs it.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _PRODUCTS = ("conv", "matmul")
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows that are like those to come: an array an input, and labels if known."""
+    """Rows like those to predict: an array per input, and labels if known."""
 
     inputs: tuple[np.ndarray, ...]
     labels: np.ndarray | None = None
 
     @staticmethod
     def of(sample: Any, inference: Inference) -> Sample:
-        """Return what was given as a sample: a file, arrays, or arrays and labels."""
+        """Return a sample from a file, from arrays, or from arrays and labels."""
         if isinstance(sample, (str, Path)):
             return _read(Path(sample), inference)
         x, y = (
@@ -103,10 +103,10 @@ def _checked(arrays: Sequence[Any], labels: Any, inference: Inference) -> Sample
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a sample shows of a model: the range of what each product reads."""
+    """The range of the inputs of each product in a sample."""
 
     ranges: tuple[tuple[float, float], ...]
-    told: str  # what rounding changes
+    told: str  # the effect of rounding, in words
 
     def rounded(self, inference: Inference) -> Inference:
         """Return a forward pass with its products in int8."""
@@ -114,7 +114,7 @@ class Calibration:
 
 
 def calibrated(model: Any, sample: Any, input_signature: Any = None) -> Calibration:
-    """Return what a sample of rows shows of a model."""
+    """Return the calibration of a model by a sample of rows."""
     inference = in_float32(inference_of(model, ROWS, input_signature))
     if sample is None:
         raise ValueError(
@@ -137,16 +137,16 @@ def calibrated(model: Any, sample: Any, input_signature: Any = None) -> Calibrat
 def calibration_if(
     int8: bool, model: Any, sample: Any, input_signature: Any = None
 ) -> Calibration | None:
-    """Return what a sample shows where int8 is asked for; None where it is not."""
+    """Return the calibration if int8 is asked for, otherwise None."""
     if int8:
         return calibrated(model, sample, input_signature)
     if sample is not None:
-        raise ValueError("A sample is for int8: say int8=True, or --int8.")
+        raise ValueError("A sample is for int8: pass int8=True, or --int8.")
     return None
 
 
 def _numbers_of(model: Any, sample: Sample, inference: Inference) -> Sample:
-    """Return a sample as the numbers that the program begins with."""
+    """Return a sample as the data of the program, after the front."""
     front = inference.front
     if front is None:
         return sample
@@ -164,7 +164,7 @@ def _numbers_of(model: Any, sample: Sample, inference: Inference) -> Sample:
     return replace(sample, inputs=arrays)
 
 
-# ---- what a sample shows -------------------------------------------------------------
+# ---- ranges --------------------------------------------------------------------------
 
 
 def _is_product(node: Node) -> bool:
@@ -179,7 +179,7 @@ def _is_product(node: Node) -> bool:
 def _seen(
     inference: Inference, rows: Sample
 ) -> tuple[list[tuple[float, float]], np.ndarray]:
-    """Return the ranges of what each product reads, in order, and the first output."""
+    """Return the range of each product's inputs, in order, and the first output."""
     graph = inference.program.graph
     read = [node.inputs[0] for node in graph.nodes if _is_product(node)]
     names = [f"read/{number}" for number in range(len(read))]
@@ -254,7 +254,7 @@ def _on_grid(x: Value, step: float, least: int, most: int) -> Value:
 def _comparison(
     before: np.ndarray, after: np.ndarray, labels: np.ndarray | None
 ) -> str:
-    """Describe what rounding changes, by the labels if there are any."""
+    """Describe the effect of rounding, by the labels if there are any."""
     rows = len(before)
     is_chosen = before.ndim == 2 and before.shape[1] > 1
     largest = float(np.abs(before - after).max())

@@ -80,7 +80,7 @@ def _rounded(size: int) -> int:
 
 
 def _description(inference: Inference, starts: Sequence[int], end: int) -> bytes:
-    """Return what JavaScript has to know, as JSON."""
+    """Return the description of the module for JavaScript, as JSON."""
     ports = [*inference.inputs, *inference.outputs]
     ends = [
         {

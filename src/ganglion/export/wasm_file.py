@@ -1,8 +1,8 @@
-"""From LLVM's WebAssembly object to a module that engines load: no linker is needed.
+"""LLVM's WebAssembly objects as modules that engines load, without a linker.
 
-What our objects import is a memory and a stack pointer, and nothing in them has an
+Our objects import only a memory and a stack pointer, and nothing in them has an
 address: weights are passed to functions. So imports become definitions, exports and
-data are added, and what is there for linkers goes.
+data are added, and sections for linkers are dropped.
 """
 
 from __future__ import annotations
@@ -179,10 +179,10 @@ def finished(
     Args:
         code: The object, as LLVM emits it.
         exports: The names of functions that are called from outside.
-        segments: What lies in the memory from the start.
-        memory: How many bytes of memory there are.
-        stack: Where the stack begins, which grows downward.
-        custom: Sections for whoever loads the module.
+        segments: The initial content of the memory.
+        memory: The size of the memory in bytes.
+        stack: The address of the stack, which grows downward.
+        custom: Custom sections for the loader of the module.
     """
     sections = dict.fromkeys((_TYPE, _FUNCTION, _CODE), b"")
     imports: list[_Import] = []

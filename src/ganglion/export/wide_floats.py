@@ -1,7 +1,7 @@
 """Forward passes of mixed precision, in float32 throughout.
 
-C has no type for floats of 16 bits, and a processor gains nothing by them: what was
-rounded to them in training is computed, and stored, in float32.
+C has no type for floats of 16 bits, and a processor gains nothing from them: values
+that were rounded to 16 bits in training are computed, and stored, in float32.
 """
 
 from __future__ import annotations

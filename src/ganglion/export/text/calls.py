@@ -27,8 +27,8 @@ _MODULUS = 2**64
 
 
 @dataclass(frozen=True)
-class Given:
-    """An argument: the input of the file with this number."""
+class InputArgument:
+    """An argument: the input of the model with this number."""
 
     number: int
 
@@ -40,7 +40,7 @@ class Memory:
     start: int
 
 
-Argument = int | np.ndarray | Given | Memory
+Argument = int | np.ndarray | InputArgument | Memory
 
 
 @dataclass(frozen=True)
@@ -53,13 +53,13 @@ class RoutineCall:
 
 
 class FrontCode:
-    """What runs before a graph for some rows: calls, and where their results lie.
+    """The calls that run before a graph for some rows, and where their results lie.
 
     Args:
         front: The steps.
         rows: How many rows are computed at once.
         start: The first byte of the workspace that is free.
-        tables: Arrays of vocabularies that were made before, by their tables.
+        tables: A cache of the arrays of vocabularies, by their tables.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class FrontCode:
     ) -> None:
         self._front, self._rows, self._tables = front, rows, tables
         self.end = start
-        self._places: list[Given | Memory] = [
-            Given(number) for number in range(len(front.inputs))
+        self._places: list[InputArgument | Memory] = [
+            InputArgument(number) for number in range(len(front.inputs))
         ]
         self.calls: list[RoutineCall] = []
         for step in front.steps:
@@ -76,8 +76,8 @@ class FrontCode:
             self.calls += self._of_step(step, place)
             self._places.append(place)
 
-    def place(self, name: str) -> Given | Memory:
-        """Return where something that the graph begins with lies, by its name."""
+    def place(self, name: str) -> InputArgument | Memory:
+        """Return where an input of the graph lies, by its name."""
         names = [value.name for value in self._front.values]
         return self._places[names.index(name)]
 
@@ -185,8 +185,8 @@ class FrontCode:
     def _words(self, table: Table) -> Sequence[Argument]:
         if table not in self._tables:
             self._tables[table] = word_table(table)
-        made: Sequence[Argument] = self._tables[table]
-        return made
+        words: Sequence[Argument] = self._tables[table]
+        return words
 
 
 def _salted(salt: Salt) -> tuple[int, int, int]:
@@ -197,7 +197,7 @@ def _salted(salt: Salt) -> tuple[int, int, int]:
 def word_table(table: Table) -> tuple[np.ndarray, np.ndarray, np.ndarray, int, Any]:
     """Return slots, starts and letters of words, the mask of a slot, and the indices.
 
-    Words lie one behind the other; half of the slots at least are empty.
+    Words are concatenated; at least half of the slots are empty.
     """
     words = table.keys
     size = 1 << max(2 * len(words), 2).bit_length()

@@ -1,8 +1,8 @@
-"""What a model has before its graph: layers for text, lookups and hashes, as steps.
+"""The front of a model: layers for text, lookups and hashes before its graph, as steps.
 
-They run on the host here, where models train; a file has them inside. A step gives
-whole numbers, indices or counts, from which the graph of the file begins; what a layer
-makes of those (ones in a row, weights of words) is put before the rest of the graph.
+In training they run on the host; an exported file contains them. A step returns whole
+numbers, indices or counts, which are inputs of the file's graph; the encoding of these
+(one-hot rows, weights of words) becomes the beginning of the graph.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UNKNOWN = -1  # the index of a word that no table has, where a layer refuses tho
 
 @dataclass(frozen=True)
 class Salt:
-    """What words are hashed with: FarmHash without a key, SipHash with one."""
+    """The key of a hash of words: FarmHash without a key, SipHash with one."""
 
     key: tuple[int, int] | None = None
 
@@ -40,12 +40,12 @@ class Table:
     """A vocabulary: keys (bytes or whole numbers), and the index of each.
 
     Args:
-        keys: Each another one.
+        keys: Distinct keys.
         values: The index of each key.
-        unknown: The first index of those that are not there.
+        unknown: The first index for unknown keys.
         buckets: How many such indices there are.
-        by_hash: Whether numbers are spread over those by a hash of their text.
-        salt: Of that hash.
+        by_hash: Whether unknown numbers are spread over these by a hash of their text.
+        salt: The salt of that hash.
     """
 
     keys: tuple[Any, ...]
@@ -76,7 +76,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Step:
-    """A layer on the host: the values that it reads, and what a row of it has.
+    """A layer on the host: the values that it reads, and its result.
 
     Values are numbered: the inputs of the file, then the results of steps.
     """
@@ -127,13 +127,13 @@ Known = dict[KerasTensor, tuple[int, Finish]]
 
 @dataclass(frozen=True)
 class Front:
-    """All that runs before the graph of a file.
+    """Everything that runs before the graph of a file.
 
     Args:
-        inputs: Of the file.
-        steps: In order.
-        crossing: The numbers of the values that the graph begins with.
-        finishes: What the graph does first with each of those.
+        inputs: The inputs of the file.
+        steps: The steps in order.
+        crossing: The numbers of the values that are inputs of the graph.
+        finishes: The functions that the graph first applies to each of those.
     """
 
     inputs: tuple[Port, ...]
@@ -148,22 +148,22 @@ class Front:
 
     @cached_property
     def begins_with(self) -> tuple[Port, ...]:
-        """What the graph begins with."""
+        """The inputs of the graph."""
         return tuple(self.values[number] for number in self.crossing)
 
     @property
     def is_plain(self) -> bool:
-        """Whether the graph takes all numbers as they are."""
+        """Whether the graph uses all of its inputs without encoding them."""
         return all(finish is _as_it_is for finish in self.finishes)
 
     def finished(self, values: Sequence[Any]) -> list[Any]:
-        """Return what layers make of the numbers that cross over."""
+        """Return the inputs of the graph, encoded as the layers do."""
         pairs = zip(self.finishes, values, strict=True)
         return [finish(value) for finish, value in pairs]
 
 
 def front_of(network: Any, inputs: Sequence[Port]) -> Front:
-    """Return what a functional model has before its graph; refuse what no file can."""
+    """Return the front of a functional model; refuse layers that no file can hold."""
     reader = _Reader(inputs)
     known: Known = {
         tensor: (number, _as_it_is) for number, tensor in enumerate(network.flat_inputs)
@@ -325,7 +325,7 @@ def _encoding(layer: Any, depth: int) -> Finish:
 
 
 def _encoded(indices: Any, layer: Any, depth: int) -> Any:
-    """Return indices as ones in a row or as counts; others leave no trace."""
+    """Return indices as one-hot rows or as counts; indices out of range are ignored."""
     mode, dtype = layer.output_mode, layer.output_dtype
     if mode == "one_hot":
         if indices.ndim > 1 and indices.shape[-1] == 1:

@@ -1,8 +1,8 @@
 """Words and categories as numbers: the code that exported files run before the network.
 
-It is written in a small part of Python that `translation` turns into C and into LLVM
-IR, and is not run as Python: numbers have 64 bits and no sign, what is named below as a
-type is a pointer, and texts end with a zero. Nothing is divided or shifted by a
+It is written in a small subset of Python that `translation` turns into C and LLVM IR,
+and is not run as Python: numbers are unsigned and have 64 bits, the types named below
+are pointers, and texts end with a zero. There is no division and no shift by a
 variable, which small processors leave to a library.
 """
 

@@ -1,4 +1,4 @@
-"""`routines` as C and as LLVM IR: the few statements that it is written in."""
+"""`routines` translated to C and to LLVM IR, from the subset of Python they use."""
 
 from __future__ import annotations
 
@@ -53,24 +53,24 @@ class Routine:
         return [_name(node.func) for node in nodes if isinstance(node, ast.Call)]
 
     def variables(self) -> dict[str, str]:
-        """Return what it assigns, and the types."""
-        found: dict[str, str] = {}
+        """Return the variables that it assigns, and their types."""
+        types: dict[str, str] = {}
         for node in itertools.chain.from_iterable(map(ast.walk, self.body)):
             if isinstance(node, ast.AnnAssign):
-                found[_name(node.target)] = _name(node.annotation)
+                types[_name(node.target)] = _name(node.annotation)
             elif isinstance(node, (ast.Assign, ast.AugAssign)):
                 target = (
                     node.targets[0] if isinstance(node, ast.Assign) else node.target
                 )
                 if isinstance(target, ast.Name):
-                    found.setdefault(target.id, NUMBER)
-        return found
+                    types.setdefault(target.id, NUMBER)
+        return types
 
 
 @cache
 def _all() -> dict[str, Routine]:
     tree = ast.parse(Path(routines.__file__).read_text(encoding="utf-8"))
-    found = {}
+    table = {}
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
             kinds = {a.arg: _name(a.annotation) for a in node.args.args}
@@ -79,8 +79,8 @@ def _all() -> dict[str, Routine]:
             )
             body = tuple(node.body[has_text:])
             gives = not isinstance(node.returns, ast.Constant)
-            found[node.name] = Routine(node.name, kinds, body, gives)
-    return found
+            table[node.name] = Routine(node.name, kinds, body, gives)
+    return table
 
 
 def routine(name: str) -> Routine:
@@ -89,7 +89,7 @@ def routine(name: str) -> Routine:
 
 
 def needed(names: Iterable[str]) -> list[Routine]:
-    """Return functions and all that they call, what is called first."""
+    """Return functions and all that they call, callees first."""
     ordered: dict[str, Routine] = {}
 
     def visit(name: str) -> None:

@@ -152,6 +152,25 @@ def test_elements_are_tensorflows(name):
         assert int(mine.cardinality()) in (length, len(expected))
 
 
+def test_endless_data_sets_are_known_to_be_endless():
+    def cardinalities(tf: Any) -> list[int]:
+        unknown = numbers(tf, 3).filter(lambda n: n < 2)
+        endless = numbers(tf, 3).repeat()
+        data = [
+            unknown.repeat(),
+            unknown.repeat(2),
+            unknown.repeat(0),
+            endless.repeat(0),
+            endless.repeat(2),
+            endless.concatenate(unknown),
+            unknown.concatenate(endless),
+            unknown.concatenate(numbers(tf, 3)),
+        ]
+        return [int(dataset.cardinality()) for dataset in data]
+
+    assert cardinalities(ours) == cardinalities(theirs)
+
+
 @pytest.mark.parametrize("name", ["rows", "batches", "no_remainder", "signature"])
 def test_element_specifications_are_tensorflows(name):
     mine, wanted = CASES[name](ours).element_spec, CASES[name](theirs).element_spec

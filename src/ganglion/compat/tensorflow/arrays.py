@@ -144,16 +144,20 @@ def zero_fraction(value: Any) -> Any:
 
 
 def segment_max(data: Any, segment_ids: Any, num_segments: Any) -> Any:
-    """Return the largest of each segment's rows, the least number of one without."""
+    """Return the largest of each segment's rows, the lowest number of an empty one."""
     largest = ops.segment_max(data, segment_ids, num_segments)
-    kind = np.dtype(str(data.dtype))
-    least = np.iinfo(kind).min if kind.kind in "iu" else np.finfo(kind).min
-    return ops.maximum(largest, least)
+    return ops.maximum(largest, _limits(data).min)
 
 
 def segment_min(data: Any, segment_ids: Any, num_segments: Any) -> Any:
-    """Return the least of each segment's rows, the largest number of one without."""
-    return ops.negative(segment_max(ops.negative(data), segment_ids, num_segments))
+    """Return the least of each segment's rows, the largest number of an empty one."""
+    least = ops.segment_min(data, segment_ids, num_segments)
+    return ops.minimum(least, _limits(data).max)
+
+
+def _limits(data: Any) -> np.iinfo[Any] | np.finfo[Any]:
+    kind = np.dtype(str(data.dtype))
+    return np.iinfo(kind) if kind.kind in "iu" else np.finfo(kind)
 
 
 def segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any) -> Any:
@@ -197,8 +201,12 @@ def cumsum(
     """Return sums of all numbers up to each, or before it, from either end."""
     if reverse:
         return ops.flip(cumsum(ops.flip(x, axis), axis, exclusive), axis)
-    total = ops.cumsum(x, axis)
-    return ops.subtract(total, x) if exclusive else total
+    if exclusive:  # not by a difference, which is NaN after an infinity
+        rank = len(np.shape(x))
+        axis %= rank
+        padded = ops.pad(x, [(int(number == axis), 0) for number in range(rank)])
+        x = padded[(slice(None),) * axis + (slice(-1),)]
+    return ops.cumsum(x, axis)
 
 
 def matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False) -> Any:

@@ -269,11 +269,14 @@ def resize_with_pad(
     antialias: bool = False,
 ) -> Any:
     """Return images of another size, their shape kept by zeros around them."""
-    height, width = image.shape[-3], image.shape[-2]
-    ratio = max(height / target_height, width / target_width)
-    size = (max(int(height / ratio), 1), max(int(width / ratio), 1))
-    resized = resize(image, size, method, antialias=antialias)
-    return resize_with_crop_or_pad(resized, target_height, target_width)
+    sizes = np.array(image.shape[-3:-1], np.float32)  # TensorFlow rounds in float32
+    target = np.array([target_height, target_width], np.float32)
+    fitted = sizes / np.max(sizes / target)
+    rows, columns = (max(int(size), 1) for size in fitted)
+    resized = resize(image, (rows, columns), method, antialias=antialias)
+    # The border is that of the size before it is rounded.
+    top, left = (max(int(space // 2), 0) for space in target - fitted)
+    return pad_to_bounding_box(resized, top, left, target_height, target_width)
 
 
 def extract_patches(

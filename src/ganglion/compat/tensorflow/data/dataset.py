@@ -222,14 +222,18 @@ class Dataset:
                     return
 
         length = self._length
-        if length > 0:
-            length = INFINITE_CARDINALITY if times is None else length * times
+        if times is None:
+            length = INFINITE_CARDINALITY if length else 0
+        elif length > 0 or not times:
+            length *= times
         return self._derived(start, length)
 
     def concatenate(self, dataset: Dataset, name: str | None = None) -> Dataset:
         """Return the elements of this data set, then those of another."""
         lengths = (self._length, dataset._length)
         length = sum(lengths) if min(lengths) >= 0 else min(lengths)
+        if INFINITE_CARDINALITY in lengths:
+            length = INFINITE_CARDINALITY
         return self._derived(
             lambda: itertools.chain(self._start(), dataset._start()), length
         )

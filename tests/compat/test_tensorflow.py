@@ -20,6 +20,7 @@ N = np.array([[1, 2, 0], [2, 1, 1]], np.int32)
 IMAGE = np.linspace(0, 1, 5 * 4 * 3, dtype=np.float32).reshape(5, 4, 3)
 PIXELS = (IMAGE * 255).astype(np.uint8)
 BATCH = np.stack([IMAGE, IMAGE[::-1]])
+ROW = np.arange(4, dtype=np.float32).reshape(1, 1, 4, 1)
 FILTERS = np.linspace(-1, 1, 2 * 2 * 3 * 2, dtype=np.float32).reshape(2, 2, 3, 2)
 TEXTS = np.array([[b"A <br /> b"], [b"C!d"]], object)
 
@@ -114,7 +115,10 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("strings.length", (TEXTS,), {}),
     ("strings.lower", (TEXTS,), {}),
     ("strings.regex_replace", (TEXTS, "<br />|!", " "), {}),
+    ("strings.regex_replace", (["a.b,(c)!"], r"[[:punct:]]", r"<\0>"), {}),
+    ("strings.regex_full_match", (["a1", "a-"], r"[[:alnum:]]+"), {}),
     ("strings.substr", (TEXTS, 1, 2), {}),
+    ("strings.substr", (["hello", "world"], [-2, 1], [2, 3]), {}),
     ("tensordot", (X, Y), {"axes": [[1], [1]]}),
     ("tile", (X, [2, 1]), {}),
     ("transpose", (X, [1, 0]), {}),
@@ -226,6 +230,11 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
         "image.crop_and_resize",
         (BATCH, [[0.1, 0.2, 0.7, 1.4], [0.9, 0.0, 0.2, 0.5]], [1, 0], [3, 4]),
         {},
+    ),
+    (
+        "image.crop_and_resize",
+        (ROW, [[0.0, 1 / 6, 0.0, 5 / 6]], [0], [1, 3]),
+        {"method": "nearest"},
     ),
     (
         "image.draw_bounding_boxes",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import wave
+
 import numpy as np
 import pytest
 
@@ -42,6 +44,18 @@ def test_a_checkpoint_restores_what_was_saved(tmp_path):
     assert int(fresh.iterations.numpy()) == 1
     for mine, theirs in zip(fresh.variables, optimizer.variables, strict=True):
         assert np.array_equal(mine.numpy(), theirs.numpy())
+
+
+def test_a_part_of_a_checkpoint_matches_existing_objects(tmp_path):
+    saved = tf.train.Checkpoint(step=tf.Variable(5), loss=tf.Variable(1.0))
+    path = saved.save(tmp_path / "ckpt")
+    status = tf.train.Checkpoint(step=tf.Variable(0)).restore(path)
+    assert status.assert_existing_objects_matched() is status
+    with pytest.raises(AssertionError, match="objects: loss"):
+        status.assert_consumed()
+    status = tf.train.Checkpoint(other=tf.Variable(0)).restore(path)
+    with pytest.raises(AssertionError, match="objects: other"):
+        status.assert_existing_objects_matched()
 
 
 def test_a_manager_keeps_the_newest(tmp_path):
@@ -190,6 +204,11 @@ def test_a_layer_gives_texts_as_tensors():
     assert joined.numpy().decode() == "xy"
 
 
+def test_large_whole_numbers_of_a_table_are_exact():
+    (column,) = tf.io.decode_csv(["9007199254740993"], [np.zeros(1, np.int64)])
+    assert column.tolist() == [2**53 + 1]
+
+
 def test_a_table_of_words():
     words = tf.lookup.KeyValueTensorInitializer(["a", "b"], [1, 2], value_dtype="int64")
     table = tf.lookup.StaticHashTable(words, default_value=-1)
@@ -197,6 +216,42 @@ def test_a_table_of_words():
 
 
 # ---- random numbers ------------------------------------------------------------------
+
+
+def test_a_table_of_a_file_has_its_lines(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_bytes("a\u2028b\nc\r\nd\n".encode())
+    index = tf.lookup.TextFileIndex
+    words = tf.lookup.TextFileInitializer(
+        str(path), tf.string, index.WHOLE_LINE, tf.int64, index.LINE_NUMBER
+    )
+    table = tf.lookup.StaticHashTable(words, -1)
+    assert table.lookup(["a\u2028b", "c", "d"]).tolist() == [0, 1, 2]
+
+
+def test_a_sound_of_one_channel_in_two(tmp_path):
+    path = tmp_path / "sound.wav"
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(8000)
+        file.writeframes(np.array([8192, 16384], "<i2").tobytes())
+    sound, rate = tf.audio.decode_wav(tf.io.read_file(path), desired_channels=2)
+    assert sound.tolist() == [[0.25, 0.25], [0.5, 0.5]]
+    assert int(rate) == 8000
+
+
+def test_candidates_follow_their_seed():
+    def drawn(seed):
+        tf.random.set_seed(3)
+        sampler = tf.random.log_uniform_candidate_sampler
+        both = [sampler([[1]], 1, 8, True, 100, seed=seed)[0] for _ in range(2)]
+        return np.array(both).tolist()
+
+    first, second = drawn(42)
+    assert first != second
+    assert drawn(42) == [first, second]
+    assert drawn(43)[0] != first
 
 
 def test_a_seed_of_tensorflow_is_the_start_of_a_sequence():

@@ -72,7 +72,7 @@ def _along(images: Any, positions: Any, axis: int, method: str) -> Any:
         return ops.take_along_axis(images, spread, axis=axis)
 
     if method == "nearest":
-        return at(ops.round(positions))
+        return at(ops.floor(positions + 0.5))
     below = ops.floor(positions)
     share = ops.reshape(positions - below, shape)
     return at(below) * (1 - share) + at(below + 1) * share

@@ -86,28 +86,36 @@ class Checkpoint:
         ]
         for owner, arrays in jobs:
             _assign(owner, arrays)
-        return LoadStatus(set(self._all()) ^ set(stored))
+        own = set(self._all())
+        return LoadStatus(own - set(stored), set(stored) - own)
 
     def _all(self) -> dict[str, Any]:
         return {**self._objects, "save_counter": self.save_counter}
 
 
 class LoadStatus:
-    """What was restored: the methods that ask whether that was all."""
+    """The result of a restoration, whose methods check whether it was complete."""
 
-    def __init__(self, unmatched: set[str] | None = None) -> None:
-        self._unmatched = unmatched or set()
+    def __init__(
+        self, missing: set[str] | None = None, unused: set[str] | None = None
+    ) -> None:
+        self._missing, self._unused = missing or set(), unused or set()
 
     def assert_consumed(self) -> LoadStatus:
         """Refuse objects without saved numbers, and saved numbers without object."""
-        if self._unmatched:
+        return self._refused(self._missing | self._unused)
+
+    def assert_existing_objects_matched(self) -> LoadStatus:
+        """Refuse objects without saved numbers."""
+        return self._refused(self._missing)
+
+    def _refused(self, names: set[str]) -> LoadStatus:
+        if names:
             raise AssertionError(
                 f"Not both in the checkpoint and among its objects: "
-                f"{', '.join(sorted(self._unmatched))}."
+                f"{', '.join(sorted(names))}."
             )
         return self
-
-    assert_existing_objects_matched = assert_consumed
 
     def assert_nontrivial_match(self) -> LoadStatus:
         """Return this: a file of which nothing fits is refused when it is read."""

@@ -112,7 +112,10 @@ def log_uniform_candidate_sampler(
     """Draw classes, small numbers more often than large ones (Zipf's law)."""
     classes = np.arange(int(range_max))
     chances = np.log((classes + 2) / (classes + 1)) / np.log(range_max + 1)
-    draws = np.random.default_rng(np.random.randint(2**31))
+    state: Any = np.random.randint(2**31)
+    if seed is not None:
+        state = np.asarray(arrays.lasting_seed(int(seed)).next())
+    draws = np.random.default_rng(state)
     chosen = draws.choice(
         classes, int(num_sampled), replace=not unique, p=chances / chances.sum()
     )

@@ -1,4 +1,4 @@
-"""What runs in Python beside compiled steps: files, texts, devices and checks."""
+"""Functions that run in Python beside compiled steps: files, devices and checks."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def decode_csv(
         column = (
             as_array(cells)
             if kind == "string" or filler.dtype.kind == "O"
-            else (np.array(cells, dtype=float).astype(kind))
+            else np.array(cells, kind)
         )
         columns.append(as_tensor(column.reshape(texts.shape)))
     return columns
@@ -223,8 +223,8 @@ def decode_wav(
         rate, channels = file.getframerate(), file.getnchannels()
         raw = np.frombuffer(file.readframes(file.getnframes()), "<i2")
     sound = raw.reshape(-1, channels).astype(np.float32) / 32768.0
-    if desired_channels > 0:
-        sound = np.resize(sound[:, :desired_channels], (len(sound), desired_channels))
+    if desired_channels > 0:  # those that are missing are copies of the last one
+        sound = sound[:, np.minimum(np.arange(desired_channels), channels - 1)]
     if desired_samples > 0:
         sound = sound[:desired_samples]
         sound = np.pad(sound, [(0, desired_samples - len(sound)), (0, 0)])
@@ -255,7 +255,8 @@ def copy(src: Any, dst: Any, overwrite: bool = False) -> None:
     """Copy a file."""
     if os.path.exists(_path(dst)) and not overwrite:
         raise FileExistsError(f"There is a file {_path(dst)} already.")
-    shutil.copyfile(_path(src), _path(dst))
+    with files.open_file(_path(src)) as source:
+        files.write_file(_path(dst), lambda file: shutil.copyfileobj(source, file))
 
 
 def rename(src: Any, dst: Any, overwrite: bool = False) -> None:

@@ -47,10 +47,11 @@ class TextFileInitializer(KeyValueTensorInitializer):
         name: str | None = None,
         value_index_offset: int = 0,
     ) -> None:
-        path = Path(str(filename))
-        lines = path.read_text("utf-8").splitlines()[:vocab_size]
+        # Not by `splitlines`, which also ends lines at other characters.
+        text = Path(str(filename)).read_text("utf-8").removesuffix("\n")
+        lines = text.split("\n")[:vocab_size]
 
-        def parts(kind: Any, index: int, offset: int = 0) -> list[Any]:
+        def parts(kind: Any, index: int, offset: int = 0) -> Any:
             if index == TextFileIndex.LINE_NUMBER:
                 return [number + offset for number in range(len(lines))]
             texts = [
@@ -59,7 +60,7 @@ class TextFileInitializer(KeyValueTensorInitializer):
                 else line.split(delimiter)[index]
                 for line in lines
             ]
-            return texts if str(kind) == "string" else [float(text) for text in texts]
+            return texts if str(kind) == "string" else np.array(texts, str(kind))
 
         super().__init__(
             parts(key_dtype, key_index),

@@ -19,13 +19,27 @@ from ganglion.tensors import as_tensor
 # ---- tf.strings ----------------------------------------------------------------------
 
 
+# RE2's names for sets of characters, which `re` would read as single characters.
+_SETS = {
+    "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "blank": r"\t ", "digit": "0-9",
+    "lower": "a-z", "punct": r"!-/:-@\[-`{-~", "space": r"\t\n\v\f\r ",
+    "upper": "A-Z", "word": "0-9A-Za-z_", "xdigit": "0-9A-Fa-f",
+}  # fmt: skip
+
+
 def _over_texts(
-    function: Callable[[bytes], Any], texts: Any, kind: Any = object
+    function: Callable[..., Any], texts: Any, *others: Any, kind: Any = object
 ) -> Any:
     array = as_array(texts)
     if array.dtype.kind != "O":
         raise TypeError(f"tf.strings needs texts, got numbers of type {array.dtype}.")
-    return as_tensor(np.vectorize(function, otypes=[kind])(array))
+    return as_tensor(np.vectorize(function, otypes=[kind])(array, *others))
+
+
+def _compiled(pattern: str) -> re.Pattern[bytes]:
+    """Return an expression of RE2 as one of Python's."""
+    named = re.sub(r"\[:(\w+):\]", lambda m: _SETS.get(m[1], m[0]), pattern)
+    return re.compile(named.encode())
 
 
 def lower(input: Any) -> Any:  # noqa: A002 (TensorFlow's name)
@@ -49,10 +63,9 @@ def regex_replace(
     rewrite: str,
     replace_global: bool = True,
 ) -> Any:
-    """Return texts with what fits a pattern replaced."""
-    expression = re.compile(pattern.encode())
-    count = 0 if replace_global else 1
-    new = rewrite.encode()
+    r"""Return texts with matches of a pattern replaced; `\0` is all of a match."""
+    expression, count = _compiled(pattern), 0 if replace_global else 1
+    new = re.sub(r"\\(\d)", r"\\g<\1>", rewrite).encode()
     return _over_texts(lambda text: expression.sub(new, text, count=count), input)
 
 
@@ -60,14 +73,14 @@ def length(input: Any, unit: str = "BYTE") -> Any:  # noqa: A002
     """Return how long texts are, in bytes or characters."""
     is_bytes = unit == "BYTE"
     lengths = _over_texts(
-        lambda text: len(text if is_bytes else text.decode()), input, np.int32
+        lambda text: len(text if is_bytes else text.decode()), input, kind=np.int32
     )
     return ops.convert_to_tensor(lengths)
 
 
-def substr(input: Any, pos: int, len: int) -> Any:  # noqa: A002
-    """Return a part of texts, by bytes."""
-    return _over_texts(lambda text: text[int(pos) : int(pos) + int(len)], input)
+def substr(input: Any, pos: Any, len: Any) -> Any:  # noqa: A002
+    """Return a part of texts, by bytes; a negative position counts from the end."""
+    return _over_texts(lambda text, at, count: text[at:][:count], input, pos, len)
 
 
 def join_texts(inputs: Any, separator: str = "") -> Any:
@@ -132,13 +145,14 @@ def as_string(input: Any) -> Any:  # noqa: A002
 
 def to_number(input: Any, out_type: Any = "float32") -> Any:  # noqa: A002
     """Return texts as numbers."""
-    return ops.cast(np.asarray(_over_texts(float, input, np.float64)), str(out_type))
+    numbers = _over_texts(float, input, kind=np.float64)
+    return ops.cast(np.asarray(numbers), str(out_type))
 
 
 def regex_full_match(input: Any, pattern: str) -> Any:  # noqa: A002
-    """Return which texts fit a pattern as a whole."""
-    expression = re.compile(pattern.encode())
-    return _over_texts(lambda text: expression.fullmatch(text) is not None, input, bool)
+    """Return which texts match a pattern as a whole."""
+    matches = _compiled(pattern).fullmatch
+    return _over_texts(lambda text: matches(text) is not None, input, kind=bool)
 
 
 def bytes_split(input: Any) -> Any:  # noqa: A002

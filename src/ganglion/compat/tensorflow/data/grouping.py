@@ -15,6 +15,7 @@ from ganglion import files, tree
 from ganglion.compat.tensorflow.data import elements, sources
 from ganglion.saving import h5
 from ganglion.saving.files import reading
+from ganglion.system import budget
 
 _STRUCTURE = "structure.json"
 
@@ -238,7 +239,9 @@ def load(
     file_path = folder / "elements.h5"
     with reading(file_path), h5.open_h5(file_path) as file:
         h5.check_seal(file)
-        structure = _with_tuples(json.loads(files.read_file(folder / _STRUCTURE)))
+        structure = _with_tuples(
+            budget.parsed_json(files.read_file(folder / _STRUCTURE))
+        )
         items = [
             tree.pack(
                 structure,

@@ -44,13 +44,14 @@ class Operation(Function):
 
     @property
     def function(self) -> Any:  # type: ignore[override]
-        """What a call on arrays does."""
-        return self.call
+        """What a call on arrays does: once quantized, that is `quantized_call`."""
+        is_quantized = getattr(self, "quantization_mode", None) is not None
+        return self.quantized_call if is_quantized else self.call
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if symbolic.any_symbolic(args, kwargs):
             return self.symbolic_call(*args, **kwargs)
-        return self.call(*args, **kwargs)
+        return self.function(*args, **kwargs)
 
     def symbolic_call(self, *args: Any, **kwargs: Any) -> Any:
         """Record a call on Keras tensors; return the Keras tensors it gives."""
@@ -62,6 +63,12 @@ class Operation(Function):
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the outputs, in ops."""
         raise NotImplementedError(f"{type(self).__name__} does not define `call`.")
+
+    def quantized_call(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the outputs where `quantization_mode` is set."""
+        raise NotImplementedError(
+            f"{type(self).__name__} does not define `quantized_call`."
+        )
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
         """Return the outputs as Keras tensors without recording a call."""

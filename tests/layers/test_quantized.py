@@ -298,3 +298,30 @@ def test_what_cannot_be_quantized_is_refused():
     conv.build((None, 5, 3))
     with pytest.raises(NotImplementedError, match="does not have a `quantize"):
         conv.quantize("int8")
+
+
+@pytest.mark.rivals
+@pytest.mark.filterwarnings("ignore:Layer InputLayer does not have")
+def test_a_layer_of_ones_own_is_quantized_by_its_own_call(keras):
+    def predictions(module: Any) -> list[Any]:
+        class Rounding(module.layers.Layer):
+            def build(self, input_shape):
+                self.scale = self.add_weight(shape=(), initializer="ones")
+
+            def call(self, inputs):
+                return inputs * self.scale
+
+            def quantize(self, mode, type_check=True, config=None):
+                self._is_quantized = True
+                self.dtype_policy = f"{mode}_from_{self.dtype_policy.name}"
+
+            def quantized_call(self, inputs):
+                return module.ops.round(inputs) * self.scale
+
+        model = module.Sequential([module.Input((2,)), Rounding()])
+        data = np.array([[0.25, 1.75]], "float32")
+        before = model.predict(data, verbose=0)
+        model.quantize("int8")
+        return [before.tolist(), model.predict(data, verbose=0).tolist()]
+
+    assert predictions(ganglion) == predictions(keras) == [[[0.25, 1.75]], [[0.0, 2.0]]]

@@ -102,6 +102,21 @@ def own_operation(keras):
     return outputs, tuple(tripled.output.shape), tripled.get_config()["name"]
 
 
+@prints(([1.0], [10.0]))
+def own_quantized_operation(keras):
+    class Coarse(keras.Operation):
+        def call(self, x):
+            return x
+
+        def quantized_call(self, x):
+            return x * 10
+
+    coarse, x = Coarse(), np.ones(1)
+    before = np.array(coarse(x)).tolist()
+    coarse.quantization_mode = "int8"
+    return before, np.array(coarse(x)).tolist()
+
+
 @prints(NotImplementedError)
 def an_operation_without_a_configuration(keras):
     class Scaled(keras.Operation):

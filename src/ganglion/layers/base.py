@@ -436,7 +436,7 @@ class Layer(WeightHolder):
         self._tracker.is_locked = True
         try:
             with origin.inside(self.name, self.created), self._autocasting():
-                outputs = self.call(*args, **kwargs)
+                outputs = self._call_in_use()(*args, **kwargs)
                 if self.activity_regularizer is not None:
                     for output in tree.flatten(outputs):
                         # By the row, so that its strength does not depend on the batch.
@@ -674,6 +674,12 @@ class Layer(WeightHolder):
     def quantized_call(self, *args: Any, **kwargs: Any) -> Any:
         """Refuse: layers that can be quantized have a method of their own."""
         raise self._not_implemented("quantized_call")
+
+    def _call_in_use(self) -> Callable[..., Any]:
+        """Return `quantized_call` of a quantized layer that has one, else `call`."""
+        has_own = type(self).quantized_call is not Layer.quantized_call
+        is_quantized = has_own and self.quantization_mode is not None
+        return self.quantized_call if is_quantized else self.call
 
     def _check_quantize_args(self, mode: str) -> None:
         if not self.built:

@@ -151,7 +151,26 @@ class KerasTensor(Operators):
     def __float__(self) -> float:
         raise _no_number("a float")
 
+    def __eq__(self, other: object) -> Any:
+        try:
+            return super().__eq__(other)
+        except ShapeError:
+            if is_symbolic(other):  # `in` on a list asks about tensors of any shapes
+                return False
+            raise
+
+    __hash__ = object.__hash__
+
     def __bool__(self) -> bool:
+        """Return whether the two sides of `a == b` are one tensor, as in Keras.
+
+        So `in`, `index` and `remove` find a tensor in a list.
+        """
+        call = self.call
+        if call is not None and isinstance(call.operation, Function):
+            is_equality = call.operation.function.__name__ == "equal"
+            if is_equality and all(map(is_symbolic, call.args)):
+                return call.args[0] is call.args[1]
         raise TypeError(
             "A symbolic KerasTensor cannot be used as a boolean. It has no numbers: "
             "choose with `ops.where(...)`, or write the condition into a Layer."

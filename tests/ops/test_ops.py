@@ -200,8 +200,18 @@ def test_a_keras_tensor_knows_the_ops_that_made_it() -> None:
     assert result.call.inputs[0].call.inputs == [x]
     with pytest.raises(TypeError, match="cannot be used as a boolean"):
         bool(x > 0)
+    with pytest.raises(TypeError, match="cannot be used as a boolean"):
+        bool(x == 0.0)
     with pytest.raises(ValueError, match=r"Use `ganglion\.ops`"):
         np.asarray(x)
+
+
+def test_a_list_finds_the_keras_tensor_it_holds() -> None:
+    x, y, z = KerasTensor((None, 4)), KerasTensor((None, 4)), KerasTensor((2, 7))
+    assert y in [z, x, y]
+    assert y not in [x, z]
+    assert [x, y, z].index(z) == 2
+    assert isinstance(x == y, KerasTensor)  # still an op, as of arrays
 
 
 # ---- types ---------------------------------------------------------------------------

@@ -203,7 +203,7 @@ class Operators:
     __lt__, __le__ = _binary("less"), _binary("less_equal")
     __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
     # As in NumPy, so that `mask = labels == 0` means what it says. They are hashed by
-    # identity: sets and dictionaries hold them, `in` on a list does not work.
+    # identity: sets and dictionaries hold them.
     __eq__, __ne__ = _binary("equal"), _binary("not_equal")
     __hash__ = object.__hash__
     __and__, __rand__ = _binary("logical_and"), _reflected("logical_and")

@@ -8,6 +8,7 @@ from cpu_checks import check, compiled, pure, ran, same, step_of_model
 
 from ganglion import layers, models
 from ganglion.compiler.cpu import packed_gemm, pipeline, small_gemm
+from ganglion.compiler.cpu.emit import emit_form, form_of
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.contraction import flipped, matmul
@@ -27,9 +28,11 @@ PACKED |= {"merged_rows": 112, "packed_grain": 1, "inner_block": 32}
 pytestmark = pytest.mark.usefixtures("own_tiles")
 
 
-@pytest.fixture(params=["own tiles", "packed"])
+@pytest.fixture(params=["own tiles", "one text", "packed"])
 def form(request, monkeypatch):
-    """Products have tiles made for them, or are packed."""
+    """Products have tiles made for them, one text for all sizes, or are packed."""
+    if request.param == "one text":
+        monkeypatch.setattr(small_gemm, "CPU", replace(CPU, epilogue_product=0))
     if request.param == "packed":
         monkeypatch.setattr(packed_gemm, "CPU", replace(CPU, **PACKED))
     return request.param
@@ -109,6 +112,28 @@ def test_small_products_have_one_text_and_no_epilogue(monkeypatch):
     monkeypatch.setattr(small_gemm, "CPU", CPU)
     program, _ = dense(32, 20, 64, relu)
     assert not any(product.epilogue for product in products(program))
+
+
+def test_one_text_goes_on_with_products_of_any_size(monkeypatch):
+    monkeypatch.setattr(small_gemm, "CPU", replace(CPU, epilogue_product=0))
+    names = set()
+    for size in (32, 57):
+        (product,) = products(dense(size, size + 3, size, relu)[0])
+        names.add(emit_form(form_of(product))[0].name)
+    assert len(names) == 1
+
+
+def test_one_text_goes_on_with_a_batch_of_products(monkeypatch):
+    monkeypatch.setattr(small_gemm, "CPU", replace(CPU, epilogue_product=0))
+    x, w = Input("x", (3, 19, 7), "float32"), Input("w", (3, 7, 50), "float32")
+    b = Input("b", (3, 1, 50), "float32")
+    sums = matmul(exp(x), w)
+    y = exp(add(sums, broadcast(b, shape=sums.shape)))
+    program = pure(Graph.of("batch", [x, w, b], {"y": y}))
+    (product,) = products(program)
+    assert product.epilogue
+    assert small_gemm.is_small(product)
+    check(program, drawn(x, w, b), {}, rtol=2e-5, atol=2e-5)
 
 
 def test_few_columns_stay_a_loop():

@@ -46,6 +46,7 @@ from ganglion.compiler.cpu.small_gemm import (
     Sizes,
     is_small,
     kind_of,
+    told_buffers,
 )
 from ganglion.compiler.cpu.sparse import BitContraction, NonzeroLists, emit_bits
 from ganglion.compiler.cpu.text import Parameter
@@ -126,7 +127,8 @@ def form_of(kernel: Kernel) -> Form:
         return Form(writer.key, writer.buffers, tuple(writer.values), kernel)
     if isinstance(kernel, Contract) and is_small(kernel):
         kind, operands = kind_of(kernel)
-        return Form(("product", kind), operands, Sizes.of(kernel).values(), kernel)
+        form = Form(("product", kind), operands, Sizes.of(kernel).values(), kernel)
+        return _with_epilogue(form, kernel.epilogue)
     if isinstance(kernel, Contract) and kernel.packed and not kernel.nonzeros:
         word: Key = ("packed", packed_kind(kernel))
         form = Form(word, packed_buffers(kernel), packed_values(kernel), kernel)
@@ -469,8 +471,8 @@ def emit_form(form: Form) -> tuple[Signature, str]:
         loop = LoopText(template.kernel, template.facts, Emitter(template.parameters))
         emitted, buffers = loop.emit(), template.buffers
     elif isinstance(template, ProductKind):
-        product = ProductText(template)
-        emitted, buffers = product.emit(), product.buffers
+        buffers, *more = _told(template, told_buffers(template))
+        emitted = ProductText(template, buffers, *more).emit()
     elif isinstance(template, PackedKind):
         kernel, grid, fewest = told(template)
         buffers, epilogue, count = _told(template, packed_buffers(kernel))
@@ -489,7 +491,7 @@ def emit_form(form: Form) -> tuple[Signature, str]:
 
 
 def _told(
-    kind: PackedKind, known: Sequence[Buffer]
+    kind: ProductKind | PackedKind, known: Sequence[Buffer]
 ) -> tuple[Sequence[Buffer], Loop | None, int]:
     """Return all buffers of a product, its epilogue, and how many parameters it has."""
     if kind.epilogue is None:

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from ganglion.compiler.cpu import gemm, packed_gemm
 from ganglion.compiler.cpu.elementwise import fails_at_zero, is_gathered
-from ganglion.compiler.cpu.small_gemm import is_small
+from ganglion.compiler.cpu.small_gemm import repays_epilogue
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.plan.epilogues import along, can_follow, is_map, is_producer
 from ganglion.compiler.plan.kernels import Buffer, Contract, Kernel, Load, Loop
@@ -67,7 +67,7 @@ def _suits(product: Contract) -> bool:
     """
     if len(product.columns) != 1 or not product.rows or not product.inner:
         return False
-    if is_small(product) or not (product.packed or sums_stay(product)):
+    if not repays_epilogue(product) or not (product.packed or sums_stay(product)):
         return False
     columns = product.columns[0]
     wide = columns.size >= CPU.epilogue_columns and columns.out == 1

@@ -25,7 +25,7 @@ from ganglion.compiler.cpu.plan import (
 )
 from ganglion.compiler.cpu.pools import into_readers, mask_pooled
 from ganglion.compiler.cpu.skip_zeros import skip_zeros
-from ganglion.compiler.cpu.small_gemm import goes_by_panels, is_small
+from ganglion.compiler.cpu.small_gemm import goes_by_panels, repays_epilogue
 from ganglion.compiler.cpu.time_loop import split_time_loops
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.graph import Program, has_short_floats
@@ -235,7 +235,7 @@ PIPELINE = Pipeline(
             "what goes on with a product's result does so tile by tile",
             fuse_epilogues,
             Contract,
-            where=lambda product: not is_small(product),
+            where=repays_epilogue,
             in_loops=True,
         ),
         Pass("cache-blocking", "what kernels hand on stays in a thread's cache", block),

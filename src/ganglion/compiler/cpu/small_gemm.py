@@ -4,23 +4,25 @@ A tile of 8 rows (then of 4, 2 and 1) times two vectors of columns (then one, th
 of which some lanes are masked out) is held in registers. That is enough to keep a
 processor busy with what lies in its caches; larger contractions have tiles made for
 their shape (`gemm`). Every sum is one chain of products in the order of the inner
-indices, whatever the tiles are, and so has the same bits.
+indices, whatever the tiles are, and so has the same bits. An epilogue goes on with the
+sums of a tile; its text is a part of the product's, its numbers are parameters, too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ganglion.compiler.cpu.emitter import Emitted, Emitter
+from ganglion.compiler.cpu.epilogue import Epilogue
 from ganglion.compiler.cpu.text import WIDTH, Parameter, Val, llvm_type
 from ganglion.compiler.cpu.tuning import CPU
-from ganglion.compiler.plan.kernels import Axis, Buffer, Contract
+from ganglion.compiler.plan.kernels import Axis, Buffer, Contract, Loop
 
 TILE_ROWS = (8, 4, 2, 1)
 FEWEST_SUMS = 8  # vectors of a tile, so that none waits for the one before it
@@ -50,6 +52,8 @@ class ProductKind(NamedTuple):
     outer: int  # axes of the batch, and of rows but the last
     inner: int  # axes
     sums: bool  # whether the columns of the right operand are added up, too
+    stores: bool = True  # its result, which may be for its epilogue alone
+    epilogue: Any = None  # the key of it
 
     @property
     def vectors(self) -> int:
@@ -147,6 +151,12 @@ def is_small(kernel: Contract) -> bool:
     return count <= most and not blocks
 
 
+def repays_epilogue(kernel: Contract) -> bool:
+    """Return whether a contraction is worth a text that an epilogue is a part of."""
+    count = math.prod(axis.size for axis in kernel.axes)
+    return count >= CPU.epilogue_product or not is_small(kernel)
+
+
 def kind_of(kernel: Contract) -> tuple[ProductKind, tuple[Buffer, ...]]:
     """Return the kind of a small contraction, and its buffers."""
     kind = ProductKind(
@@ -154,9 +164,19 @@ def kind_of(kernel: Contract) -> tuple[ProductKind, tuple[Buffer, ...]]:
         len(outer_axes(kernel)),
         len(kernel.inner),
         kernel.sums is not None,
+        kernel.out.buffer.kind != "register",
     )
     sums = (kernel.sums,) if kernel.sums else ()
     return kind, (kernel.left.buffer, kernel.right.buffer, kernel.out.buffer, *sums)
+
+
+def told_buffers(kind: ProductKind) -> list[Buffer]:
+    """Return buffers that stand for those of a small contraction."""
+    kinds = {"left": "arena", "right": "arena"}
+    kinds["out"] = "arena" if kind.stores else "register"
+    if kind.sums:
+        kinds["sums"] = "arena"
+    return [Buffer(name, (), kind.dtype, where) for name, where in kinds.items()]
 
 
 class Matrices(NamedTuple):
@@ -164,26 +184,37 @@ class Matrices(NamedTuple):
 
     left: str
     right: str
-    out: str
+    out: str  # none where nothing is stored
+    at: list[str]  # indices of the outer axes
     first: str
     columns: str
 
 
 class ProductText:
-    """The text of a kind of small contractions."""
+    """The text of a kind of small contractions, whose buffers come before others."""
 
-    def __init__(self, kind: ProductKind) -> None:
-        self.kind, self.sizes = kind, Sizes.told(kind)
-        self.emitter = Emitter(len(self.sizes.values()))
+    def __init__(
+        self,
+        kind: ProductKind,
+        buffers: Sequence[Buffer],
+        epilogue: Loop | None = None,
+        parameters: int = 0,
+    ) -> None:
+        self.kind, self.sizes, self.buffers = kind, Sizes.told(kind), buffers
+        self.emitter = Emitter(max(len(self.sizes.values()), parameters))
         self.text, self.maths = self.emitter.text, self.emitter.maths
         self.element = llvm_type(kind.dtype)
-        names = ("left", "right", "out", "sums")[: 4 if kind.sums else 3]
-        self.buffers = [Buffer(name, (), kind.dtype, "arena") for name in names]
+        self.epilogue: Epilogue | None = None
+        if epilogue:
+            out, wide = buffers[2], FEWEST_SUMS * WIDTH
+            most = TILE_ROWS[0] * wide
+            self.epilogue = Epilogue(epilogue, out, self.emitter, most, wide)
 
     def emit(self) -> Emitted:
         """Emit pieces: some rows times some columns, at an index of the outer axes."""
         for buffer in self.buffers:
-            self.emitter.base(buffer)
+            if buffer.kind != "register":
+                self.emitter.base(buffer)
         self.text.each("%lo", "%hi", 1, self._piece)
         return self.emitter.emitted(self.sizes.pieces)
 
@@ -191,14 +222,15 @@ class ProductText:
         text, sizes = self.text, self.sizes
         number, across = text.divided(number, sizes.across)
         number, down = text.divided(number, sizes.down)
-        offsets = self._offsets(number)
+        at, (left, right, out) = self._offsets(number)
         first, rows = self._part(down, sizes.height, sizes.row[0])
         column, columns = self._part(across, sizes.width, sizes.columns)
-        left, right, out = (
-            self.emitter.address(buffer, offset)
-            for buffer, offset in zip(self.buffers[:3], offsets, strict=True)
+        matrices = Matrices(
+            self.emitter.address(self.buffers[0], left),
+            self.emitter.address(self.buffers[1], right),
+            self.emitter.address(self.buffers[2], out) if self.kind.stores else "",
+            *(at, column, columns),
         )
-        matrices = Matrices(left, right, out, column, columns)
         self._each_tile(
             first, rows, TILE_ROWS, lambda row, size: self._rows(matrices, row, size)
         )
@@ -206,18 +238,22 @@ class ProductText:
             is_first = text.let(f"icmp eq i64 {down}, 0")
             text.when(is_first, lambda: self._column_sums(matrices))
 
-    def _offsets(self, number: str) -> list[str]:
-        """Return where a piece begins in left, right and out."""
+    def _offsets(self, number: str) -> tuple[list[str], list[str]]:
+        """Return the outer indices of a piece; where it begins in left, right, out."""
         text, offsets = self.text, [str(offset) for offset in self.sizes.offsets]
+        at: list[str] = []
         for position, (size, *strides) in enumerate(reversed(self.sizes.outer)):
             index = number
             if position < len(self.sizes.outer) - 1:
                 number, index = text.divided(number, size)
+            at.insert(0, index)
             offsets = [
                 text.add(offset, text.times(index, stride))
                 for offset, stride in zip(offsets, strides, strict=True)
             ]
-        return offsets
+        # The only index of an axis that a product without any has is nobody's.
+        inner = len(self.epilogue.at) if self.epilogue else 0
+        return at[len(at) - inner :], offsets
 
     def _part(self, index: str, each: int, size: int) -> tuple[str, str]:
         """Return the first row, or column, of a piece, and how many it has."""
@@ -272,18 +308,49 @@ class ProductText:
 
     def _rows(self, matrices: Matrices, row: str, height: int) -> None:
         """Multiply some rows by all columns of a piece."""
-        _, left, out = self.sizes.row
+        epilogue, (_, left, out) = self.epilogue, self.sizes.row
         lefts = self._lines(matrices.left, row, left, height)
-        outs = self._lines(matrices.out, row, out, height)
+        if epilogue and epilogue.tile:
+            outs = self._lines(epilogue.tile, "0", epilogue.wide, height)
+        else:
+            outs = self._lines(matrices.out, row, out, height)
 
         def tile(column: str, vectors: int) -> None:
+            # Others are few: their text had better be short.
+            is_main = height == TILE_ROWS[0] and vectors == self.kind.vectors
+            at = [*matrices.at, row, column]
+            if epilogue and is_main:
+                self._prefetch(epilogue, at, height)
             right = self.text.address(matrices.right, self.element, column)
             totals = self._inner(right, self._zeros(height * vectors), lefts, vectors)
+            if epilogue and epilogue.tile and epilogue.is_light and is_main:
+                self._go_on(epilogue, at, totals)
+                return
+            first = "0" if epilogue and epilogue.tile else column
             for number, total in enumerate(totals):
                 line, vector = outs[number // vectors], number % vectors
-                self._store(total, line, column, vector)
+                self._store(total, line, first, vector)
+            if epilogue:
+                tail = self.emitter.tail
+                columns = tail.size if tail else str(vectors * WIDTH)
+                epilogue.call(*matrices.at, row, str(height), column, columns)
 
         self._across(matrices, height, tile)
+
+    def _prefetch(self, epilogue: Epilogue, at: list[str], height: int) -> None:
+        """Prefetch what an epilogue goes on with beside a tile."""
+        *outer, row, column = at
+        for below in range(height):
+            point = [*outer, self.text.add(row, below), column]
+            epilogue.prefetch(self.emitter, point, self.kind.vectors)
+
+    def _go_on(self, epilogue: Epilogue, at: list[str], totals: list[Val]) -> None:
+        """Go on with the sums of a tile in registers."""
+        *outer, row, column = at
+        for number, total in enumerate(totals):
+            below, vector = divmod(number, self.kind.vectors)
+            beside = self.text.add(column, vector * WIDTH)
+            epilogue.store([*outer, self.text.add(row, below), beside], total)
 
     def _column_sums(self, matrices: Matrices) -> None:
         """Add up the columns of the right operand."""

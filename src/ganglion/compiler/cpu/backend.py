@@ -123,7 +123,7 @@ def callbacks_of(
 ) -> dict[Buffer, Callback]:
     """Return the host calls of a step, callable from compiled code."""
     return {
-        buffer: Callback(buffer.function, errors)
+        buffer: Callback(buffer.function, errors, jit.native().flush_subnormals)
         for call in calls
         for buffer in call.buffers
         if buffer.function is not None

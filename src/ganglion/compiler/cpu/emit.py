@@ -471,8 +471,8 @@ def emit_form(form: Form) -> tuple[Signature, str]:
         loop = LoopText(template.kernel, template.facts, Emitter(template.parameters))
         emitted, buffers = loop.emit(), template.buffers
     elif isinstance(template, ProductKind):
-        buffers, *more = _told(template, told_buffers(template))
-        emitted = ProductText(template, buffers, *more).emit()
+        buffers, epilogue, count = _told(template, told_buffers(template))
+        emitted = ProductText(template, buffers, epilogue, count).emit()
     elif isinstance(template, PackedKind):
         kernel, grid, fewest = told(template)
         buffers, epilogue, count = _told(template, packed_buffers(kernel))

@@ -9,6 +9,7 @@ what is left of the run calls nothing more, and it is raised when the code retur
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -31,16 +32,30 @@ def emit_host_call(kernel: HostCall) -> Emitted:
 
 
 class Callback:
-    """A host function at an address that compiled code can call."""
+    """A host function at an address that compiled code can call.
 
-    def __init__(self, function: HostFunction, errors: list[BaseException]) -> None:
+    Args:
+        function: What is called.
+        errors: Where its exceptions are kept.
+        flush_subnormals: The executor's function of this name: the host computes with
+            subnormal numbers, compiled code does not.
+    """
+
+    def __init__(
+        self,
+        function: HostFunction,
+        errors: list[BaseException],
+        flush_subnormals: Callable[[int], int],
+    ) -> None:
         self._function, self._errors = function, errors
+        self._flush_subnormals = flush_subnormals
         self._native = _SIGNATURE(self._call)  # must live as long as the code runs
         self.address = int(ctypes.cast(self._native, ctypes.c_void_p).value or 0)
 
     def _call(self, arguments: int) -> None:
         if self._errors:
             return
+        flushed = self._flush_subnormals(0)
         try:
             function = self._function
             typed = (*function.inputs, *function.outputs)
@@ -56,6 +71,8 @@ class Callback:
         except BaseException as error:
             trace = error.__traceback__
             self._errors.append(error.with_traceback(trace and trace.tb_next))
+        finally:
+            self._flush_subnormals(flushed)
 
 
 def _array_at(pointer: int | None, typed: Typed) -> np.ndarray:

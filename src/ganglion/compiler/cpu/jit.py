@@ -424,7 +424,8 @@ def filled(name: str, **values: str) -> str:
 def executor(family: str, system: str) -> str:
     """Return the module of the loop over steps.
 
-    "x86" and "arm" spin differently; "linux" sleeps on a futex, others yield.
+    "x86" and "arm" spin, and flush subnormal numbers, differently; "linux" sleeps on a
+    futex, others yield.
     """
     declaration, pause = _PAUSES[family]
     if system == "linux":
@@ -433,7 +434,11 @@ def executor(family: str, system: str) -> str:
         function = _YIELDS.get(system, "sched_yield")
         sleep = filled("sleep_yield.ll", yield_function=function)
     return filled(
-        "step_loop.ll", pause_declaration=declaration, pause=pause, sleep=sleep
+        "step_loop.ll",
+        pause_declaration=declaration,
+        pause=pause,
+        sleep=sleep,
+        subnormals=filled(f"subnormals_{family}.ll"),
     )
 
 
@@ -454,6 +459,11 @@ class Executor:
         self.lead: Any = self._function("lead", pointer, pointer, number)
         self.serve: Any = self._function("serve", pointer, number, number)
         self.script: Any = self._function("script", pointer, number, returns=number)
+        # Takes whether subnormal numbers are to be zero on this thread, and returns
+        # whether they were.
+        self.flush_subnormals: Any = self._function(
+            "flush_subnormals", number, returns=number
+        )
 
     def _function(self, name: str, *types: Any, returns: Any = None) -> Any:
         return ctypes.CFUNCTYPE(returns, *types)(self._library.address(name))

@@ -26,7 +26,7 @@ class CpuTuning:
     chains: int = 2  # vectors that functions are computed of at once: a power of two
     light_epilogue: int = 8  # ops of one that goes on in registers, without a call
     epilogue_columns: int = 16  # fewer would leave most lanes of an epilogue idle
-    epilogue_product: int = 1 << 19  # multiplications that repay a text with an epilogue
+    epilogue_product: int = 1 << 19  # multiplications: fewer do not repay its text
     small_product: int = 1 << 21  # multiplications: more have tiles made for them
     plain_product: int = 1 << 26  # likewise, of matrices with one axis of each kind
     blocked_inner: int = 2048  # inner size from which products go block by block

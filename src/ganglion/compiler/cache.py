@@ -11,7 +11,6 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import hashlib
-import itertools
 import os
 import warnings
 from collections.abc import Sequence
@@ -29,8 +28,8 @@ from ganglion.compiler.plan.kernels import Buffer, Kernel
 LIMIT = 500_000_000  # bytes; beyond, what was not used for longest goes
 _DIGEST = 32
 _SUFFIX = ".program"
-_LOOK_EVERY = 50  # counting the files takes longer than writing one
-_kept = itertools.count(1)
+_LOOK_EVERY = LIMIT // 20  # bytes written: to count the files takes longer
+_unseen = 0  # bytes that were written since the folder was looked at
 
 
 @dataclass(frozen=True)
@@ -87,15 +86,22 @@ def read(path: Path) -> bytes | None:
 
 def keep(path: Path, body: bytes) -> None:
     """Write an entry; a cache that cannot be written is no error."""
+    global _unseen
     with suppress(OSError, files.NotAFileError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if _is_ours(path.parent):
             # A lost entry is made again: there is no need to wait for the disk.
             files.write_file(path, _digest(path, body) + body, durable=False)
-    if (kept := next(_kept)) == 1:
-        atexit.register(_tidy)  # few keep many: no step waits for it
-    if kept % _LOOK_EVERY == 0:
+    _tidy_at_exit()  # few keep many: no step waits for it
+    _unseen += len(body)
+    if _unseen > _LOOK_EVERY:
+        _unseen = 0
         _tidy()
+
+
+@cache
+def _tidy_at_exit() -> None:
+    atexit.register(_tidy)
 
 
 def _tidy() -> None:

@@ -378,6 +378,17 @@ def test_the_oldest_entries_go_first(empty_cache):
     assert cache.contents().size == 0
 
 
+def test_a_cache_that_grows_is_looked_at(empty_cache, monkeypatch):
+    monkeypatch.setattr(cache, "LIMIT", 2 * 1032)
+    monkeypatch.setattr(cache, "_LOOK_EVERY", 3500)
+    monkeypatch.setattr(cache, "_unseen", 0)
+    counts = []
+    for number in range(8):
+        cache.keep(cache.path_of(f"entry {number}"), bytes(1000))
+        counts.append(cache.contents().count)
+    assert counts == [1, 2, 3, 2, 3, 4, 5, 2]
+
+
 def test_processes_share_the_cache(empty_cache):
     code = (
         f"import sys; sys.path[:0] = {[*SUPPORT_PATHS, str(Path(__file__).parent)]}\n"

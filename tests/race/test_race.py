@@ -474,7 +474,7 @@ def test_a_race_that_goes_on_under_load_says_so(tmp_path, monkeypatch):
 def packages(tmp_path, monkeypatch):
     """Return a way to install packages of so many bytes, the only ones there are."""
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    machine._owners.cache_clear()
+    _forget_packages()
 
     def install(name, size, *needs):
         (tmp_path / f"{name}.bin").write_bytes(bytes(size))
@@ -487,9 +487,15 @@ def packages(tmp_path, monkeypatch):
         ]
         (about / "METADATA").write_text("\n".join(lines))
         (about / "RECORD").write_text(f"{name}.bin,,\n")
+        _forget_packages()
 
     yield install
+    _forget_packages()
+
+
+def _forget_packages():
     machine._owners.cache_clear()
+    machine._size.cache_clear()
 
 
 def test_an_engine_weighs_more_on_a_gpu(packages):

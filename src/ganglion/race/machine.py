@@ -222,7 +222,7 @@ def versions(engines: Iterable[Engine]) -> dict[str, str]:
     """
     names = ["ganglion", "numpy"]
     for engine in engines:
-        names += [_owner(package) for package in engine.packages]
+        names += [owner(package) for package in engine.packages]
         names += ["jaxlib"] if engine.name == "jax" else []
     return {name: version(name) for name in dict.fromkeys(names)}
 
@@ -232,7 +232,8 @@ def _owners() -> dict[str, list[str]]:
     return dict(importlib.metadata.packages_distributions())
 
 
-def _owner(package: str) -> str:
+def owner(package: str) -> str:
+    """Return the distribution that a package to import comes from."""
     return _owners().get(package, [package])[0]
 
 
@@ -248,7 +249,7 @@ def install_size(engine: Engine, device: str = "cpu") -> int:
     some of that is not installed, the size is 0, for not known.
     """
     ours = engine.name.startswith("ganglion")
-    names = [DISTRIBUTION] if ours else [_owner(name) for name in engine.packages]
+    names = [DISTRIBUTION] if ours else [owner(name) for name in engine.packages]
     extras = _FOR_GPU if device == "cuda" else {}
     sizes = _sizes([f"{name}[{extras.get(name, '')}]" for name in names])
     if not ours:
@@ -338,6 +339,7 @@ def _needs_by_checkout() -> list[str]:
     return [*project.get("dependencies", []), *marked]
 
 
+@cache
 def _size(name: str) -> int:
     try:
         files = importlib.metadata.files(name) or []

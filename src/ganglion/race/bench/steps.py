@@ -467,12 +467,9 @@ def versions(engine: Engine) -> str:
     >>> versions(engine("ganglion")).split()[0]
     'ganglion'
     """
-    import importlib.metadata
-
     if engine.name in ("ganglion", PRECISE):
         return f"ganglion {machine.version('ganglion')}"
-    owners = importlib.metadata.packages_distributions()
     return ", ".join(
-        f"{package} {machine.version(owners.get(package, [package])[0])}"
+        f"{package} {machine.version(machine.owner(package))}"
         for package in engine.packages
     )

@@ -74,13 +74,26 @@ def unsupported_reason(package: str, name: str) -> str | None:
     return _reasons().get(full)
 
 
+def _similar(name: str, known: Iterable[str]) -> list[str]:
+    """Return which names may be meant; tools of Python mean the private ones they say.
+
+    They ask every module for them, and to compare hundreds of names takes long.
+
+    >>> _similar("Dens", ["Dense", "Flatten"]), _similar("__wrapped__", ["wrapped"])
+    (['Dense'], [])
+    """
+    if name.startswith("_"):
+        return []
+    public = [other for other in known if not other.startswith("_")]
+    return difflib.get_close_matches(name, public, n=2, cutoff=0.7)
+
+
 def explain(package: str, name: str, known: Iterable[str] = ()) -> str:
     """Return why a name is unsupported and what to do, or which one may be meant."""
     keras_name = f"{package}.{name}".replace("ganglion", "keras", 1)
     why = unsupported_reason(package, name)
     if why is None:
-        public = [other for other in known if not other.startswith("_")]
-        similar = difflib.get_close_matches(name, public, n=2, cutoff=0.7)
+        similar = _similar(name, known)
         meant = " or ".join(map(repr, similar))
         why = "there is no such name." + (f" Did you mean {meant}?" if similar else "")
     return f"{keras_name}: {why}"

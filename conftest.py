@@ -7,9 +7,11 @@ import signal
 import sys
 import zlib
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
+import typer.testing
 
 # The workers share the cores as it is: threads of NumPy and of the rivals would only
 # wait for each other, and burn half of the suite's processor time in doing so.
@@ -33,6 +35,9 @@ if importlib.util.find_spec("uvicorn") is None:
     collect_ignore_glob += [
         f"src/ganglion/serve/{name}.py" for name in ("app", "server")
     ]
+
+# Tests share the command that a run of it would build anew: 30 ms each time.
+typer.testing._get_command = cache(typer.testing._get_command)
 
 # Tests that run at the same time are no processes that have to share the machine.
 threads.CORE_NAME = f"\0ganglion-test-{os.getpid()}-{{}}"

@@ -1,7 +1,6 @@
 """Emulated programs are large: they leave memory soon after their tests."""
 
 import gc
-import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -9,14 +8,14 @@ from cuda_checks import EMULATED
 
 from ganglion.compiler.cuda.target import TUNING
 
-_tests = itertools.count(1)
-EVERY = 2  # tests: each leaves 30 to 300 MB
+MOST_BYTES = 300e6  # that programs may hold until they are looked for
 
 
 @pytest.fixture(autouse=True)
 def _let_go_of_programs() -> Iterator[None]:
     yield
-    if next(_tests) % EVERY == 0:
+    buffers = (memory.driver.allocated.values() for memory in EMULATED)
+    if sum(buffer.nbytes for held in buffers for buffer in held) > MOST_BYTES:
         gc.collect()
         for memory in EMULATED:
             memory.free()

@@ -171,8 +171,8 @@ def test_unknown_arguments_are_refused_by_name():
         lambda: layers.Conv2D(1, 3, data_format="rows_first"),
     )
     refused(
-        "`batch_size` cannot be given with a generator",
-        lambda: classifier().fit(iter([]), batch_size=3),
+        "`sample_weight` cannot be given with a generator",
+        lambda: classifier().fit(iter([]), sample_weight=rows(3)),
     )
 
 

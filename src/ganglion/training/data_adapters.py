@@ -353,11 +353,12 @@ def as_rows(x: Any, y: Any, batch_size: Any) -> tuple[Any, Any, Any, bool | None
     """Return x, y, the batch size and whether to shuffle.
 
     A folder of images is a stream of batches that lies in memory: its rows are gathered
-    inside the compiled step, not in Python.
+    inside the compiled step, not in Python. As in Keras, a `batch_size` beside batches
+    that are already made counts for nothing.
     """
     method = getattr(x, "as_rows", None)
     rows = method() if callable(method) else None
-    if rows is None or y is not None or batch_size is not None:
+    if rows is None or y is not None:
         return x, y, batch_size, None
     return rows["x"], rows["y"], rows["batch_size"], rows["shuffle"]
 

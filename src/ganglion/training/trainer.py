@@ -408,7 +408,6 @@ class Trainer(Layer):
                 "y": y is not None,
                 "sample_weight": sample_weight is not None,
                 "validation_split": bool(validation_split),
-                "batch_size": batch_size is not None,
             },
             batch_size=batch_size,
         )

@@ -287,6 +287,10 @@ class Tensor(np.ndarray):
         """Refuse sizes that are not those of the axes, as in TensorFlow."""
         self.shape.assert_is_compatible_with(shape)
 
+    def to_tensor(self, *_: Any, **__: Any) -> Tensor:
+        """Return the tensor itself: what is ragged in TensorFlow is regular here."""
+        return self
+
     __add__, __radd__, __iadd__ = _binary("add", np.add)
     __sub__, __rsub__, __isub__ = _binary("subtract", np.subtract)
     __mul__, __rmul__, __imul__ = _binary("multiply", np.multiply)

@@ -185,9 +185,9 @@ class Variable(Operators):
             return _active.autocast
         return dtype
 
-    def numpy(self) -> np.ndarray:
-        """Return a copy of the array."""
-        return self.array.copy()
+    def numpy(self) -> Any:
+        """Return a copy of the array; a scalar is a number of NumPy, as of a tensor."""
+        return self.array.copy()[()]
 
     @property
     def array(self) -> np.ndarray:

@@ -41,6 +41,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("constant", ([1.5, 2.0],), {}),
     ("constant", (3, "float32", (2, 2)), {}),
     ("cumsum", (X,), {"axis": 1, "exclusive": True, "reverse": True}),
+    ("math.cumprod", (X,), {"axis": 1, "exclusive": True, "reverse": True}),
     ("einsum", ("ij,kj->ik", X, Y), {}),
     ("expand_dims", (X, 1), {}),
     ("eye", (3,), {}),

@@ -168,6 +168,11 @@ def test_a_session_is_only_configured():
         session.run([])
 
 
+def test_a_single_number_of_a_variable_is_one_of_numpy():
+    assert type(tf.Variable(3.0).numpy()) is np.float32
+    assert type(keras.Variable(3.0).numpy()) is np.float32
+
+
 def test_parts_of_variables_are_assigned():
     table = tf.Variable(tf.zeros([2, 2]))
     table[0, 1].assign(5.0)
@@ -292,3 +297,13 @@ def test_summaries_go_to_the_file_of_their_writer(tmp_path):
     (events,) = (tmp_path / "logs").iterdir()
     content = events.read_bytes()
     assert all(tag in content for tag in (b"loss", b"weights", b"picture"))
+
+
+def test_a_sparse_tensor_is_made_dense():
+    sparse = tf.SparseTensor([[0, 1], [2, 0]], [-np.inf, 2.0], [3, 2])
+    dense = [[0, -np.inf], [0, 0], [2, 0]]
+    np.testing.assert_array_equal(tf.sparse.to_dense(sparse), dense)
+    filled = tf.sparse.to_dense(sparse, default_value=5.0)
+    np.testing.assert_array_equal(filled, [[5, -np.inf], [5, 5], [2, 5]])
+    letters = tf.strings.unicode_split(["ab", "cd"], "UTF-8").to_tensor()
+    assert letters.numpy().tolist() == [[b"a", b"b"], [b"c", b"d"]]

@@ -199,14 +199,29 @@ def cumsum(
     x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False
 ) -> Any:
     """Return sums of all numbers up to each, or before it, from either end."""
+    return _cumulated(ops.cumsum, 0, x, axis, exclusive, reverse)
+
+
+def cumprod(
+    x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False
+) -> Any:
+    """Return products of all numbers up to each, or before it, from either end."""
+    return _cumulated(ops.cumprod, 1, x, axis, exclusive, reverse)
+
+
+def _cumulated(
+    cumulate: Any, start: int, x: Any, axis: int, exclusive: bool, reverse: bool
+) -> Any:
     if reverse:
-        return ops.flip(cumsum(ops.flip(x, axis), axis, exclusive), axis)
+        x = _cumulated(cumulate, start, ops.flip(x, axis), axis, exclusive, False)
+        return ops.flip(x, axis)
     if exclusive:  # not by a difference, which is NaN after an infinity
         rank = len(np.shape(x))
         axis %= rank
-        padded = ops.pad(x, [(int(number == axis), 0) for number in range(rank)])
+        widths = [(int(number == axis), 0) for number in range(rank)]
+        padded = ops.pad(x, widths, constant_values=start)
         x = padded[(slice(None),) * axis + (slice(-1),)]
-    return ops.cumsum(x, axis)
+    return cumulate(x, axis)
 
 
 def matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False) -> Any:
@@ -344,6 +359,17 @@ def tensor_scatter_nd_add(tensor: Any, indices: Any, updates: Any) -> Any:
     """Return a tensor with updates added at tuples of indices."""
     shape = tuple(int(size) for size in tensor.shape)
     return ops.add(tensor, ops.scatter(indices, updates, shape))
+
+
+def to_dense(sp_input: Any, default_value: Any = 0) -> Any:
+    """Return the numbers of a sparse tensor among others that are all the same."""
+    indices, values, shape = sp_input
+    shape = tuple(int(size) for size in shape)
+    values = ops.convert_to_tensor(values)
+    if not default_value:
+        return ops.scatter(indices, values, shape)
+    others = ops.full(shape, default_value, values.dtype)
+    return ops.scatter_update(others, indices, values)
 
 
 def strided_slice(input_: Any, begin: Any, end: Any, strides: Any = None) -> Any:

@@ -82,7 +82,8 @@ FUNCTIONS: tuple[tuple[str, str], ...] = (
         bincount(arr, weights, minlength) = bincount(x, weights, minlength)
         ceil(x) = ceil(x)
         count_nonzero(input, axis) = count_nonzero(x, axis)
-        cumprod(x, axis) = cumprod(x, axis)
+        cumprod(x, axis, exclusive, reverse) = \
+arrays.cumprod(x, axis, exclusive, reverse)
         divide_no_nan(x, y) = divide_no_nan(x1, x2)
         erf(x) = erf(x)
         erfinv(x) = erfinv(x)
@@ -565,6 +566,12 @@ host.assert_near(x, y, rtol, atol, message)
         """,
     ),
     (
+        "sparse",
+        """
+        to_dense(sp_input, default_value) = arrays.to_dense(sp_input, default_value)
+        """,
+    ),
+    (
         "signal",
         """
         dct(input, type, norm) = signals.dct(input, type, norm)
@@ -678,6 +685,7 @@ OBJECTS = {
     "test.is_built_with_cuda": "compat.tensorflow.host.has_gpu",
     "test.is_gpu_available": "compat.tensorflow.host.has_gpu",
     "IndexedSlices": "compat.tensorflow.objects.IndexedSlices",
+    "SparseTensor": "compat.tensorflow.objects.SparseTensor",
     "TensorArray": "compat.tensorflow.objects.TensorArray",
     "control_dependencies": "compat.tensorflow.objects.labelled",
     "init_scope": "compat.tensorflow.objects.labelled",
@@ -897,7 +905,6 @@ REASONS = {
     "(`keras.utils.pad_sequences`, `padded_batch`), with a `Masking` layer behind.",
     "ragged": "arrays here are regular. Pad the rows to one length "
     "(`keras.utils.pad_sequences`, `padded_batch`), with a `Masking` layer behind.",
-    "SparseTensor": "tensors here are dense. `fit` takes rows of `scipy.sparse`.",
     "sparse": "tensors here are dense. `fit` takes rows of `scipy.sparse`.",
     "io.parse": "TFRecord files are not read. Save the data as NumPy arrays.",
     "io.TFRecord": "TFRecord files are not read. Save the data as NumPy arrays.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -394,3 +394,11 @@ def _position(index: Any, method: str) -> int:
 
 class IndexedSlices:
     """Rows of a gradient; those of embeddings are whole arrays here, never this."""
+
+
+class SparseTensor(NamedTuple):
+    """Numbers and where they stand, for `tf.sparse.to_dense`: ops take dense tensors."""
+
+    indices: Any
+    values: Any
+    dense_shape: Any

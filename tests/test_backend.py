@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import ganglion as keras
+from ganglion import layers
 
 K = keras.backend
 
@@ -174,3 +175,79 @@ def test_what_is_no_tensor_is_shown_by_a_spec_and_refused_by_a_layer():
     assert nothing is None
     with pytest.raises(ValueError, match=r"'two_.' returned a non-tensor: None"):
         Two()(keras.Input((3,)))
+
+
+def a_network():
+    entry = keras.Input((6, 5, 2))
+    inner = layers.Conv2D(3, 3, activation="tanh")(entry)
+    return entry, inner, layers.Dense(2)(layers.Flatten()(inner))
+
+
+def slope_of_the_second(model, inner, pixels):
+    with keras.GradientTape() as tape:
+        value, outputs = keras.Model(model.inputs, [inner, model.output])(pixels)
+        tape.watch(value)
+        loss = keras.ops.sum(outputs[:, 1])
+    return tape.gradient(loss, value)
+
+
+def test_gradients_of_keras_tensors_are_keras_tensors():
+    entry, inner, scores = a_network()
+    pixels = np.random.default_rng(0).normal(size=(4, 6, 5, 2)).astype("float32")
+    by_inner, by_entry = K.gradients(scores[:, 1], [inner, entry])
+    assert by_entry.shape == (None, 6, 5, 2)
+    size = K.prod(K.cast(K.shape(entry), "float32"))
+    run = K.function([entry], [by_inner, K.mean(K.abs(by_entry)), size])
+    found, mean, count = run([pixels])
+    model = keras.Model(entry, scores)
+    wanted = slope_of_the_second(model, inner, pixels)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    with keras.GradientTape() as tape:
+        x = keras.ops.convert_to_tensor(pixels)
+        tape.watch(x)
+        loss = keras.ops.sum(model(x)[:, 1])
+    assert mean == pytest.approx(float(np.abs(tape.gradient(loss, x)).mean()), rel=1e-5)
+    assert count == pixels.size
+
+
+def test_gradients_by_weights_and_of_what_does_not_depend():
+    entry, _, scores = a_network()
+    model = keras.Model(entry, scores)
+    bias = model.trainable_variables[-1]
+    (by_bias,) = K.gradients(K.sum(scores), bias)
+    (found,) = K.function([entry], [by_bias])([np.zeros((3, 6, 5, 2))])
+    np.testing.assert_allclose(found, [3, 3])
+    with pytest.raises(ValueError, match="does not depend"):
+        K.gradients(K.sum(scores), keras.Input((2,)))
+    with pytest.raises(ValueError, match="GradientTape"):
+        K.gradients(np.ones(3), np.ones(3))
+
+
+def test_a_placeholder_joins_others_in_front_of_a_network():
+    fixed = K.constant(np.ones((1, 4)))
+    given = K.placeholder((1, 4))
+    joined = K.concatenate([fixed, given], axis=0)
+    difference = K.sum(K.square(joined[0] - joined[1]))
+    run = K.function([given], [difference, *K.gradients(difference, given)])
+    value, slope = run([np.zeros((1, 4))])
+    assert value == 4
+    np.testing.assert_allclose(slope, np.full((1, 4), -2.0))
+
+
+def test_a_loss_may_ask_for_gradients_by_a_tensor_of_the_model():
+    entry = keras.Input((3,))
+    inner = layers.Lambda(lambda x: 2 * x)(entry)
+    critic = layers.Dense(1, use_bias=False)
+    model = keras.Model(entry, critic(inner))
+
+    def penalty(y_true, y_pred):
+        slopes = K.gradients(y_pred, inner)[0]
+        return K.square(1 - K.sqrt(K.sum(K.square(slopes), axis=[1])))
+
+    model.compile(keras.optimizers.SGD(0.1), penalty)
+    kernel = critic.kernel.numpy()
+    norm = np.linalg.norm(kernel)
+    history = model.fit(rows(8, 3), np.zeros(8), verbose=0).history
+    assert history["loss"][0] == pytest.approx((1 - norm) ** 2, rel=1e-4)
+    stepped = kernel + 0.1 * 2 * (1 - norm) * kernel / norm
+    np.testing.assert_allclose(critic.kernel, stepped, rtol=1e-4)

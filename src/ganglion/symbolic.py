@@ -6,6 +6,7 @@ It is replayed with exact shapes when a model is traced.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from ganglion.compiler.ir.graph import (
 )
 from ganglion.system import budget
 from ganglion.tensors import get_keras_mask, set_keras_mask
-from ganglion.variables import Scope, unique_name
+from ganglion.variables import Scope, current_scope, unique_name
 
 # Stand-ins for an unknown axis: what differs between the two depends on it. Both have
 # many divisors, so that strides, pools and reshapes fit.
@@ -300,8 +301,56 @@ def any_symbolic(*structures: Any) -> bool:
 
 def record(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
     """Record the call of an op on Keras tensors and return its symbolic result."""
+    traced = values_in_trace((args, kwargs))
+    if traced is not None:
+        return function(*traced[0], **traced[1])
     call = Call(Function(function), args, kwargs)
     return call.bind(infer(function, args, kwargs, stretches=True))
+
+
+def values_in_trace(structure: Any) -> Any:
+    """Return a structure with values for the Keras tensors that this trace computes.
+
+    A loss of Keras 2 may use tensors of the model beside its arguments. None where no
+    model is traced, or where one of the tensors does not follow from its inputs.
+    """
+    scope = current_scope()
+    if scope is None or not scope.keras_tensors:
+        return None
+    known = scope.keras_tensors
+    if not all(_becomes_known(x, known) for x in tree.flatten(structure)):
+        return None
+    return tree.map_leaves(lambda x: known[x] if is_symbolic(x) else x, structure)
+
+
+def _becomes_known(leaf: Any, known: dict[KerasTensor, Any]) -> bool:
+    """Replay what leads to a Keras tensor; return whether it could be."""
+    if not is_symbolic(leaf) or leaf in known:
+        return True
+    call = leaf.call
+    if call is None or not call.inputs:
+        return False
+    if not all(_becomes_known(operand, known) for operand in call.inputs):
+        return False
+    known.update(zip(tree.flatten(call.outputs), call.replay(known), strict=True))
+    return True
+
+
+def entries(tensors: Iterable[KerasTensor]) -> list[KerasTensor]:
+    """Return the Keras tensors that some are computed from, and no call makes."""
+    found: list[KerasTensor] = []
+    seen: set[KerasTensor] = set()
+    stack = list(tensors)
+    while stack:
+        tensor = stack.pop()
+        if tensor in seen:
+            continue
+        seen.add(tensor)
+        if tensor.call is None or not tensor.call.inputs:
+            found.append(tensor)
+        else:
+            stack.extend(tensor.call.inputs)
+    return found
 
 
 def _any_text(*structures: Any) -> bool:
@@ -338,10 +387,13 @@ def infer(
         fitting = _infer_fitting(function, args, kwargs, stretches)
         if fitting is not None:
             return fitting
-        sizes = _LONG_STAND_INS
-        try:
-            structure, first = _trace(function, args, kwargs, sizes[0], stretches)
-        except ShapeError:
+        # A layer may meet a size that only its code has: `random.normal((32, 2))`.
+        ways = ((_STAND_INS, True), (_LONG_STAND_INS, stretches))
+        for sizes, stretches in ways:
+            with contextlib.suppress(ShapeError):
+                structure, first = _trace(function, args, kwargs, sizes[0], stretches)
+                break
+        else:
             raise error from None
     _, second = _trace(function, args, kwargs, sizes[1], stretches)
     if len(first) != len(second):

@@ -363,6 +363,7 @@ class Scope:
         self.loss_owners: list[Any] = []  # the layer that added each
         self.trainable: frozenset[Variable] | None = None
         self.shared_calls: dict[Any, Any] = {}  # see `functional.shared`
+        self.keras_tensors: dict[Any, Any] = {}  # see `symbolic.values_in_trace`
         self.noise: dict[Any, Any] = {}  # see `layers.rnn.cells.same_dropout`
         self.shared_values: dict[Any, Any] = {}  # see `Optimizer._for_all`
         self.depth = 0  # of the layers that are being called

@@ -34,7 +34,7 @@ def test_an_import_says_why(line, match):
         ("callbacks.EarlyStoping", "'EarlyStopping'"),
         ("initializers.HeNorml", "'HeNormal'"),
         ("datasets.cifar1000", "'cifar100'"),
-        ("backend.gradients", "sessions"),
+        ("backend.get_session", "sessions"),
     ],
 )
 def test_an_attribute_says_why(name, match):

@@ -294,3 +294,10 @@ def test_a_model_that_starts_inside_of_another_has_an_input_layer():
     lines = []
     part.summary(print_fn=lines.append)
     assert "(InputLayer)" in "".join(lines)
+
+
+def test_a_layer_may_hold_the_size_of_its_batch():
+    inputs = keras.Input((3,))
+    noisy = layers.Lambda(lambda x: x + keras.random.normal((16, 3)))(inputs)
+    model = keras.Model(inputs, layers.Dense(2)(noisy))
+    assert model.predict(np.zeros((32, 3)), batch_size=16, verbose=0).shape == (32, 2)

@@ -244,3 +244,38 @@ def test_regularizers_and_activity_losses_are_part_of_the_loss():
     x = np.array([[1.0, -1.0]])
     loss = model.evaluate(x, np.zeros((1, 2)), verbose=0)
     assert loss == pytest.approx((1 + 4) / 2 + 0.5 * 5 + 0.1 * 3, rel=1e-6)
+
+
+def test_a_loss_may_use_tensors_of_the_model():
+    entry, weight = keras.Input((3,)), keras.Input((1,))
+    normed = layers.BatchNormalization(name="norm")(entry)
+    code = layers.Dense(2)(normed)
+    model = keras.Model([entry, weight], layers.Dense(3)(code))
+    penalty = keras.ops.sum(code**2, axis=-1)  # no part of the model's own outputs
+
+    def loss(y_true, y_pred):
+        errors = keras.ops.mean((y_true - y_pred) ** 2, axis=-1)
+        return errors * weight[:, 0] + 0.1 * penalty + keras.ops.sum(layer(code), -1)
+
+    layer = layers.Activation("tanh")
+    model.compile(keras.optimizers.SGD(0.1), loss)
+    x = np.random.default_rng(0).normal(size=(8, 3)).astype("float32")
+    weights = np.arange(8, dtype="float32")[:, None]
+    sub = keras.Model(model.inputs, [code, model.output])
+    codes, outputs = sub.predict([x, weights], verbose=0)
+    errors = ((x - outputs) ** 2).mean(-1) * weights[:, 0]
+    by_hand = errors + 0.1 * (codes**2).sum(-1) + np.tanh(codes).sum(-1)
+    assert model.evaluate([x, weights], x, verbose=0) == pytest.approx(
+        float(by_hand.mean()), rel=1e-5
+    )
+    model.fit([x, weights], x, verbose=0)
+    means = model.get_layer("norm").moving_mean  # moved by one call, not by two
+    np.testing.assert_allclose(means, 0.01 * x.mean(0), rtol=1e-4, atol=1e-7)
+
+
+def test_a_loss_with_tensors_of_another_model_is_refused():
+    entry, other = keras.Input((3,)), keras.Input((3,))
+    model = keras.Model(entry, layers.Dense(3)(entry))
+    model.compile("sgd", lambda y_true, y_pred: (y_true - y_pred) ** 2 + other)
+    with pytest.raises(ValueError, match=f"loss uses.*{other.name}"):
+        model.fit(np.ones((4, 3)), np.ones((4, 3)), verbose=0)

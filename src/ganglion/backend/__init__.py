@@ -23,6 +23,7 @@ from ganglion.activations import (
     softsign,
     tanh,
 )
+from ganglion.backend.graphs import cast, function, gradients, placeholder, shape
 from ganglion.backend.old_ops import (
     batch_normalization,
     conv2d_transpose,
@@ -64,7 +65,6 @@ from ganglion.ops import (
     any,  # noqa: A004
     arange,
     binary_crossentropy,
-    cast,
     categorical_crossentropy,
     convert_to_numpy,
     convert_to_tensor,
@@ -89,7 +89,6 @@ from ganglion.ops import (
     ones_like,
     reshape,
     round,  # noqa: A004
-    shape,
     sign,
     sin,
     sparse_categorical_crossentropy,
@@ -255,7 +254,7 @@ def l2_normalize(x: Any, axis: int | None = None) -> Any:
 
 def int_shape(x: Any) -> Any:
     """Return the shape, None where unknown."""
-    return shape(x)
+    return ops.shape(x)
 
 
 def dtype(x: Any) -> str:
@@ -494,39 +493,6 @@ def set_learning_phase(value: int) -> None:
             "`K.set_learning_phase(1)` is not supported: call the model or the layer "
             "with `training=True`."
         )
-
-
-def function(
-    inputs: Any, outputs: Any, updates: Any = None, name: str | None = None
-) -> Callable[[Any], list[np.ndarray]]:
-    """Return a function from arrays for some Keras tensors to arrays of others.
-
-    `K.learning_phase()` among the inputs stands for 1 or 0: whether layers train.
-    """
-    keras2.note("`K.function`", "`Model(inputs, outputs)`", changes_defaults=False)
-    if updates:
-        raise ValueError(
-            "`K.function(updates=)` is not supported: assign to variables in a Layer, "
-            "or in a function that `ganglion.function` compiles."
-        )
-    from ganglion.models import Model
-
-    wanted = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
-    chosen = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
-    tensors = [tensor for tensor in wanted if is_keras_tensor(tensor)]
-    model = Model(tensors, chosen)
-
-    def run(values: Any) -> list[np.ndarray]:
-        arrays, phase = [], 0
-        for tensor, value in zip(wanted, values, strict=True):
-            if is_keras_tensor(tensor):
-                arrays.append(value)
-            else:
-                phase = int(value)
-        results = tree.flatten(model(arrays, training=bool(phase)))
-        return [np.asarray(array) for array in results]
-
-    return run
 
 
 def ctc_batch_cost(

@@ -48,8 +48,7 @@ _TABLE = {
     "it worked on TensorFlow sessions and graphs, which Ganglion does not have. Write "
     "a Layer or a loss with `ganglion.ops`, and call the model on arrays to look "
     "inside.": (
-        "backend: gradients placeholder get_session tf "
-        "manual_variable_initialization py_all is_placeholder",
+        "backend: get_session tf manual_variable_initialization py_all is_placeholder",
         "estimator",
     ),
 }

@@ -356,7 +356,10 @@ class Layer(WeightHolder):
             args, kwargs = training_by_name(self, args, kwargs)
             check_others(args)
         if symbolic.any_symbolic(args, kwargs):
-            return self._call_symbolic(args, kwargs)
+            traced = symbolic.values_in_trace((args, kwargs))
+            if traced is None:
+                return self._call_symbolic(args, kwargs)
+            args, kwargs = traced
         if current_scope() is not None:
             return self._call_traced(args, kwargs)
         if tensorflow_graph.is_in_graph(args, kwargs):

@@ -95,6 +95,9 @@ class Network:
                 if of_input is not None:
                     set_keras_mask(value, of_input)
             known = dict(zip(self.flat_inputs, values, strict=True))
+        scope = current_scope()
+        if scope is not None and not scope.keras_tensors:
+            scope.keras_tensors = known  # the outermost model's: it begins first
         for call in calls:
             if call in nested:
                 results = tree.flatten(call.operation(nested[call]))

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import ops, tree
+from ganglion import ops, symbolic, tree
 from ganglion.compiler.ir import arrays, contraction, origin, random
 from ganglion.compiler.ir.gradient import gradients
 from ganglion.compiler.ir.graph import (
@@ -190,7 +190,14 @@ def loss_of(model: TrainableModel, batch: Batch, y_pred: Any, training: bool) ->
         # Keras added the argument later: an override may or may not have it.
         if "training" in inspect.signature(model.compute_loss).parameters:
             arguments["training"] = training
-        return model.compute_loss(**arguments)
+        loss = model.compute_loss(**arguments)
+    if symbolic.is_symbolic(loss):
+        names = ", ".join(sorted(x.name for x in symbolic.entries([loss])))
+        raise ValueError(
+            "The loss uses Keras tensors that do not follow from the inputs of this "
+            f"model ({names}): make them inputs of the model, or pass them as labels."
+        )
+    return loss
 
 
 def _scale_masks(y_pred: Any, share: Value | None) -> None:

@@ -397,7 +397,7 @@ class IndexedSlices:
 
 
 class SparseTensor(NamedTuple):
-    """Numbers and where they stand, for `tf.sparse.to_dense`: ops take dense tensors."""
+    """Numbers and their places, for `tf.sparse.to_dense`: ops take dense tensors."""
 
     indices: Any
     values: Any

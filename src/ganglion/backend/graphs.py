@@ -1,0 +1,151 @@
+"""What Keras 2's `keras.backend` asked of TensorFlow's graph: functions and gradients.
+
+Keras tensors have such a graph; inside of a step that is traced, values do.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ganglion import keras2, ops, symbolic, tree
+from ganglion.compiler.ir.gradient import backpropagate
+from ganglion.compiler.ir.graph import Value
+from ganglion.compiler.ir.pointwise import add
+from ganglion.compiler.ir.shaping import fill
+from ganglion.symbolic import KerasTensor, is_symbolic
+from ganglion.variables import Variable, current_scope
+
+
+def function(
+    inputs: Any, outputs: Any, updates: Any = None, name: str | None = None
+) -> Callable[[Any], list[np.ndarray]]:
+    """Return a function from arrays for some Keras tensors to arrays of others.
+
+    `K.learning_phase()` among the inputs stands for 1 or 0: whether layers train.
+    """
+    keras2.note("`K.function`", "`Model(inputs, outputs)`", changes_defaults=False)
+    if updates:
+        raise ValueError(
+            "`K.function(updates=)` is not supported: assign to variables in a Layer, "
+            "or in a function that `ganglion.function` compiles."
+        )
+    from ganglion.models import Model
+
+    wanted = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+    chosen = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+    tensors = [tensor for tensor in wanted if is_symbolic(tensor)]
+    model = Model(tensors, chosen)
+
+    def run(values: Any) -> list[np.ndarray]:
+        arrays, phase = [], 0
+        for tensor, value in zip(wanted, values, strict=True):
+            if is_symbolic(tensor):
+                arrays.append(value)
+            else:
+                phase = int(value)
+        results = tree.flatten(model(arrays, training=bool(phase)))
+        return [np.asarray(array) for array in results]
+
+    return run
+
+
+def gradients(loss: Any, variables: Any) -> list[Any]:
+    """Return the gradients of a loss by Keras tensors or variables: more Keras tensors.
+
+    In a loss function, and wherever else a step is traced, they are values of it.
+    """
+    keras2.note("`K.gradients`", "`GradientTape`", changes_defaults=False)
+    losses, sources = tree.flatten(loss), tree.flatten(variables)
+    traced = symbolic.values_in_trace((losses, sources))
+    if traced is not None:
+        return _of_values(*traced)
+    if symbolic.any_symbolic(losses):
+        return _of_keras_tensors(losses, sources)
+    raise ValueError(
+        "`K.gradients` takes Keras tensors, such as `model.output`: numbers do not "
+        "know how they were computed. Compute the loss inside of "
+        "`with GradientTape()`, and use `tape.gradient`."
+    )
+
+
+def _of_values(losses: list[Value], sources: list[Any]) -> list[Value | None]:
+    scope = current_scope()
+    assert scope is not None
+    parts = [
+        scope.versions(source) if isinstance(source, Variable) else [source]
+        for source in sources
+    ]
+    seeds = {loss: fill(1, loss) for loss in losses}
+    slopes = backpropagate(seeds, [value for values in parts for value in values])
+    sums = []
+    for values in parts:
+        reached = [slopes[value] for value in values if value in slopes]
+        sums.append(functools.reduce(add, reached) if reached else None)
+    return sums
+
+
+def _of_keras_tensors(losses: list[KerasTensor], sources: list[Any]) -> list[Any]:
+    from ganglion.models import Model
+
+    by_tensors = [source for source in sources if is_symbolic(source)]
+    entries = symbolic.entries([*losses, *by_tensors])
+    network = Model(entries, [*losses, *by_tensors])
+
+    def gradient(values: list[Any]) -> list[Any]:
+        results = tree.flatten(network(values))
+        known = dict(zip(by_tensors, results[len(losses) :], strict=True))
+        wanted = [known[x] if is_symbolic(x) else x for x in sources]
+        slopes = _of_values(results[: len(losses)], wanted)
+        for source, slope in zip(sources, slopes, strict=True):
+            if slope is None:
+                raise ValueError(
+                    f"`K.gradients`: the loss does not depend on {source}."
+                )
+        return slopes
+
+    return symbolic.record(gradient, (entries,), {})
+
+
+def placeholder(
+    shape: Any = None,
+    ndim: int | None = None,
+    dtype: Any = None,
+    sparse: bool = False,
+    name: str | None = None,
+) -> KerasTensor:
+    """Return a Keras tensor that `K.function` takes an array for."""
+    keras2.note("`K.placeholder`", "`Input`", changes_defaults=False)
+    from ganglion.layers import Input
+
+    sizes = (None,) * ndim if shape is None and ndim else shape
+    return Input(batch_shape=sizes, dtype=dtype, sparse=sparse, name=name)
+
+
+class _SizesOf(tuple[Any, ...]):
+    """The sizes of a Keras tensor, some of them unknown, and that tensor."""
+
+    tensor: KerasTensor
+
+
+def shape(x: Any) -> tuple[int | None, ...]:
+    """Return the sizes; `K.cast` makes a Keras tensor of those that are unknown."""
+    sizes = _SizesOf(ops.shape(x))
+    if None not in sizes:
+        return tuple(sizes)
+    sizes.tensor = x
+    return sizes
+
+
+def cast(x: Any, dtype: Any) -> Any:
+    """Return the numbers in another type."""
+    if isinstance(x, _SizesOf):
+        return symbolic.record(_sizes_of, (x.tensor,), {"dtype": dtype})
+    return ops.cast(x, dtype)
+
+
+def _sizes_of(x: Any, dtype: Any) -> Any:
+    return ops.convert_to_tensor(np.array(x.shape), dtype)

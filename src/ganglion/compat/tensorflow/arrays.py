@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -234,6 +235,32 @@ def matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False)
 def matvec(a: Any, b: Any) -> Any:
     """Return the product of matrices with vectors."""
     return ops.squeeze(ops.matmul(a, ops.expand_dims(b, -1)), -1)
+
+
+def concat(values: Any, axis: Any) -> Any:
+    """Return tensors joined along an axis; a single tensor is the only one."""
+    parts = values if isinstance(values, (list, tuple)) else [values]
+    return ops.concatenate(parts, axis)
+
+
+def diag(diagonal: Any) -> Any:
+    """Return matrices with zeros around their diagonals, the rows of a tensor."""
+    shape = tuple(diagonal.shape)
+    return set_diag(ops.zeros((*shape, shape[-1]), str(diagonal.dtype)), diagonal)
+
+
+def tensor_diag(diagonal: Any) -> Any:
+    """Return a tensor of twice the axes, zero where its two indices differ."""
+    shape = tuple(diagonal.shape)
+    return ops.reshape(diag(ops.reshape(diagonal, (-1,))), (*shape, *shape))
+
+
+def tensor_diag_part(input: Any) -> Any:  # noqa: A002
+    """Return the elements whose first and second half of indices are equal."""
+    shape = tuple(input.shape[: len(input.shape) // 2])
+    count = math.prod(shape)
+    diagonal = ops.diagonal(ops.reshape(input, (count, count)))
+    return ops.reshape(diagonal, shape)
 
 
 def set_diag(input: Any, diagonal: Any) -> Any:  # noqa: A002

@@ -105,3 +105,9 @@ def test_numbers_depend_on_their_key_alone():
 def test_what_is_missing_is_refused_by_its_full_name(name):
     with pytest.raises(AttributeError, match=f"jax.{name}: "):
         namespaces.find(name)
+
+
+def test_functions_that_share_only_a_name_with_ours():
+    x = np.array([-2.0, 3.0], "float32")
+    np.testing.assert_allclose(namespaces.find("nn.leaky_relu")(x), [-0.02, 3.0])
+    assert namespaces.find("nn.identity")(x) is x

@@ -14,7 +14,7 @@ from ganglion.tensors import as_tensor
 
 
 def jit(fun: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Compile a function; which arguments are static, it sees by itself."""
+    """Compile a function; static arguments are recognised without being named."""
     known = {
         "static_argnums",
         "static_argnames",
@@ -59,16 +59,21 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Any:
 
 
 def unchanged(x: Any, *args: Any, **kwargs: Any) -> Any:
-    """Return what was given: there is one device, and nothing waits."""
+    """Return x: there is one device, and nothing runs asynchronously."""
     return x
 
 
 def hint(*args: Any, **kwargs: Any) -> None:
-    """Accept a wish about JAX's runtime, which changes no result."""
+    """Ignore an option of JAX's runtime, which changes no result."""
+
+
+def leaky_relu(x: Any, negative_slope: float = 1e-2) -> Any:
+    """Return x, negative numbers times a slope, which is another one than Keras'."""
+    return ops.leaky_relu(x, negative_slope)
 
 
 def tree_map(f: Callable[..., Any], tree_: Any, *rest: Any, is_leaf: Any = None) -> Any:
-    """Return what a function makes of every leaf."""
+    """Return the results of a function for every leaf."""
     if is_leaf is not None:
         raise NotImplementedError(
             "jax.tree.map: `is_leaf` is not supported; walk through such a structure "
@@ -83,23 +88,23 @@ def tree_leaves(tree_: Any) -> list[Any]:
 
 
 def fori_loop(lower: Any, upper: Any, body_fun: Any, init_val: Any) -> Any:
-    """Return a state after a function was called for every number of a range."""
+    """Return the state after a function was called for every number of a range."""
     return ops.fori_loop(lower, upper, body_fun, init_val)
 
 
 def while_loop(cond_fun: Any, body_fun: Any, init_val: Any) -> Any:
-    """Return a state after a function was called as long as a condition holds."""
+    """Return the state after a function was called as long as a condition holds."""
     (state,) = ops.while_loop(cond_fun, lambda x: (body_fun(x),), (init_val,))
     return state
 
 
 def cond(pred: Any, true_fun: Any, false_fun: Any, *operands: Any) -> Any:
-    """Return what one of two functions gives."""
+    """Return the result of one of two functions."""
     return ops.cond(pred, lambda: true_fun(*operands), lambda: false_fun(*operands))
 
 
 def array(x: Any, dtype: Any = None) -> Any:
-    """Return a tensor, of JAX's types: no numbers of 64 bits."""
+    """Return a tensor in JAX's types, which have no numbers of 64 bits by default."""
     tensor = ops.convert_to_tensor(x, dtype=None if dtype is None else name_of(dtype))
     if dtype is None and isinstance(tensor, np.ndarray):
         narrow = {"float64": "float32", "int64": "int32", "uint64": "uint32"}

@@ -1,4 +1,4 @@
-"""`jax.random`: numbers that depend on a key alone; Ganglion's own, not JAX's."""
+"""`jax.random`: numbers that depend only on a key; Ganglion's own, not JAX's."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def prng_key(seed: Any) -> Any:
 
 
 def split(key: Any, num: int = 2) -> Any:
-    """Return keys that are other ones than the key they come from."""
+    """Return keys derived from a key, each another one."""
     draws = np.random.default_rng(_numbers(key))
     return as_tensor(draws.integers(0, 2**32, (int(num), 2), np.uint32))
 
 
 def fold_in(key: Any, data: Any) -> Any:
-    """Return the key of a key and a number."""
+    """Return a key derived from a key and a number."""
     draws = np.random.default_rng([*_numbers(key), int(data) % 2**32])
     return as_tensor(draws.integers(0, 2**32, 2, np.uint32))
 
@@ -64,7 +64,7 @@ def randint(
 
 
 def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Any:
-    """Return what is true with a probability."""
+    """Return random truth values, true with a probability."""
     sizes = np.shape(p) if shape is None else tuple(shape)
     return ops.less(random.uniform(sizes, seed=_seed(key)), p)
 

@@ -1,4 +1,4 @@
-"""The modules `jax`, `jax.numpy`, ... : names of ours, found when they are used."""
+"""The modules `jax`, `jax.numpy`, ... : our names, looked up when they are used."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 _OF_KEYS = """split fold_in normal uniform randint bernoulli categorical
 permutation""".split()  # noqa: SIM905
-# JAX's names, and where in Ganglion they lie. `*` stands for all that `ops` has.
+# JAX's names, and where in Ganglion they lie.
 _NAMES = {
     "jit": "compat.jax.functions.jit",
     "vmap": "compat.jax.functions.vmap",
@@ -38,6 +38,8 @@ _NAMES = {
     "lax.scan": "ops.scan",
     "lax.stop_gradient": "ops.stop_gradient",
     "lax.while_loop": "compat.jax.functions.while_loop",
+    "nn.identity": "compat.jax.functions.unchanged",
+    "nn.leaky_relu": "compat.jax.functions.leaky_relu",
     "numpy.array": "compat.jax.functions.array",
     "numpy.asarray": "compat.jax.functions.array",
     "numpy.ndarray": "tensors.Tensor",
@@ -57,7 +59,7 @@ _REASONS = {
 
 
 def find(name: str) -> Any:
-    """Return what `jax.name` is; an `AttributeError` says why it is not there."""
+    """Return `jax.name`; an `AttributeError` says why it is missing."""
     if name == "__version__":
         return "0.10.0"
     if name in _MODULES:
@@ -99,7 +101,7 @@ class Namespace(ModuleType):
 
 
 def load(name: str) -> Namespace:
-    """Return `jax.name`, or `jax` itself; refuse what has nothing in it."""
+    """Return the module `jax.name`, or `jax` itself; refuse an unknown one."""
     if name and name not in _MODULES:
         raise ModuleNotFoundError(f"jax.{name}: {_reason(name)}")
     return Namespace(f"jax.{name}" if name else "jax")

@@ -7,6 +7,8 @@ run to run, their paths do not.
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -67,82 +69,102 @@ class Part:
         return f'{kind} "{self.owner.name}"'
 
 
-def parts_of(model: Any, skipped: Iterable[Any] = ()) -> Iterator[Part]:
+def parts_of(
+    model: Any, skipped: Iterable[Any] = (), file: Any = None
+) -> Iterator[Part]:
     """Yield everything in a model that has arrays, in Keras' order, each once.
 
-    What is skipped is left out, with all below it.
+    What is skipped is left out, with all below it. What has several names in the model
+    goes by the one that the file has.
     """
-    yield from _walk(model, "", {id(owner): owner for owner in skipped})
+    yield from _Walk(skipped, file).of(model, "")
 
 
-# Kept alive by its number: of a list that is gone, another could get the number.
-Seen = dict[int, Any]
+class _Walk:
+    """One way through a model, which passes each layer once."""
 
+    def __init__(self, skipped: Iterable[Any], file: Any) -> None:
+        # Kept alive by its number: of a list that is gone, another could get it.
+        self._seen = {id(owner): owner for owner in skipped}
+        self._file = file
 
-def _walk(owner: Any, path: str, seen: Seen) -> Iterator[Part]:
-    if id(owner) in seen:
-        return
-    seen[id(owner)] = owner
-    yield Part(path, owner)
-    if isinstance(owner, Optimizer):
-        if isinstance(inner := getattr(owner, "inner_optimizer", None), Optimizer):
-            yield from _walk(inner, f"{path}/inner_optimizer", seen)
-        return
-    for name, value in _children(owner):
-        yield from _walk_value(value, f"{path}/{name}" if path else name, seen)
+    def of(self, owner: Any, path: str) -> Iterator[Part]:
+        """Yield a layer or an optimizer, and all that it holds."""
+        if id(owner) in self._seen:
+            return
+        self._seen[id(owner)] = owner
+        yield Part(path, owner)
+        if isinstance(owner, Optimizer):
+            if isinstance(inner := getattr(owner, "inner_optimizer", None), Optimizer):
+                yield from self.of(inner, f"{path}/inner_optimizer")
+            return
+        for name, value in _children(owner, self._names_at(path)):
+            yield from self._value(value, f"{path}/{name}" if path else name)
 
+    def _names_at(self, path: str) -> set[str]:
+        """Return what the file has at a path."""
+        group = {} if self._file is None else self._file.get(path or "/", {})
+        names = set(group) if hasattr(group, "keys") else set()
+        return names | {"layers"} if _OLD_LAYERS in names else names
 
-def _walk_value(value: Any, path: str, seen: Seen) -> Iterator[Part]:
-    if isinstance(value, (Layer, Optimizer)):
-        yield from _walk(value, path, seen)
-    elif isinstance(value, (list, tuple, dict)) and id(value) not in seen:
-        seen[id(value)] = value
-        yield from _walk_list(value, path, seen)
-
-
-def _walk_list(values: Any, path: str, seen: Seen) -> Iterator[Part]:
-    used: Counter[str] = Counter()
-    for value in list(values.values()) if isinstance(values, dict) else values:
+    def _value(self, value: Any, path: str) -> Iterator[Part]:
         if isinstance(value, (Layer, Optimizer)):
-            name = snake_case(type(value).__name__)
-        elif isinstance(value, (list, tuple, dict)):
-            name = "container"
-        else:
-            continue
-        numbered = f"{name}_{used[name]}" if used[name] else name
-        used[name] += 1
-        yield from _walk_value(value, f"{path}/{numbered}", seen)
+            yield from self.of(value, path)
+        elif isinstance(value, (list, tuple, dict)) and id(value) not in self._seen:
+            self._seen[id(value)] = value
+            yield from self._list(value, path)
+
+    def _list(self, values: Any, path: str) -> Iterator[Part]:
+        used: Counter[str] = Counter()
+        for value in list(values.values()) if isinstance(values, dict) else values:
+            if isinstance(value, (Layer, Optimizer)):
+                name = snake_case(type(value).__name__)
+            elif isinstance(value, (list, tuple, dict)):
+                name = "container"
+            else:
+                continue
+            numbered = f"{name}_{used[name]}" if used[name] else name
+            used[name] += 1
+            yield from self._value(value, f"{path}/{numbered}")
 
 
-def _children(owner: Any) -> list[tuple[str, Any]]:
-    """Return the attributes of a layer by name, private ones last, as Keras does."""
+def _children(owner: Any, in_file: set[str]) -> list[tuple[str, Any]]:
+    """Return the attributes of a layer by name, private ones last, as Keras does.
+
+    Those that are in the file come before those that are not.
+    """
     ignored = type(owner)._untracked
-    attributes = {
-        _shown_name(owner, key): v
-        for key, v in vars(owner).items()
-        if key not in ignored
-    }
+    attributes = {key: v for key, v in vars(owner).items() if key not in ignored}
+    attributes |= _shown_layers(owner, attributes)
     is_model = hasattr(owner, "get_compile_config")
     if is_model:
         attributes["layers"] = owner.layers
     is_graph = is_model and (owner._network is not None or hasattr(owner, "_stack"))
 
-    def rank(name: str) -> tuple[bool, bool, str]:
+    def rank(name: str) -> tuple[bool, bool, bool, str]:
         # A model that is made of layers, not of attributes, begins with them.
-        return is_graph and name != "layers", name.startswith("_"), name
+        is_late = is_graph and name != "layers"
+        return is_late, name not in in_file, name.startswith("_"), name
 
     return [(name, attributes[name]) for name in sorted(attributes, key=rank)]
 
 
-def _shown_name(owner: Any, name: str) -> str:
-    """Return the name of an attribute; of a property that shows it, where one does.
+def _shown_layers(owner: Any, attributes: dict[str, Any]) -> dict[str, Layer]:
+    """Return those attributes that properties show under other names.
 
-    Keras walks properties, too, and those without an underscore come first.
+    Keras walks properties, too.
     """
-    public = name.lstrip("_")
-    is_property = isinstance(getattr(type(owner), public, None), property)
-    shows = is_property and name != public and isinstance(vars(owner)[name], Layer)
-    return public if shows and getattr(owner, public) is vars(owner)[name] else name
+    held = {id(value) for value in attributes.values() if isinstance(value, Layer)}
+    shown: dict[str, Layer] = {}
+    for name in dir(type(owner)) if held else ():
+        getter = getattr(inspect.getattr_static(type(owner), name), "fget", None)
+        is_ours = getattr(getter, "__module__", "").startswith("ganglion.")
+        if getter is None or (is_ours and f"_{name}" not in attributes):
+            continue
+        with contextlib.suppress(Exception):  # a property may need what is not built
+            if id(value := getattr(owner, name)) in held:
+                shown[name] = value
+    return shown
 
 
 # ---- saving ----------------------------------------------------------------------
@@ -169,12 +191,12 @@ def read(
     model: Any, file: Any, skip_mismatch: bool = False, skipped: Iterable[Any] = ()
 ) -> None:
     """Read all layers' weights from an open HDF5 file; none changes unless all fit."""
-    wanted = {part.group for part in parts_of(model, skipped)}
+    wanted = {part.group for part in parts_of(model, skipped, file)}
     is_old = _OLD_LAYERS in file and "layers" not in file
     fitting: list[tuple[Part, dict[str, Any]]] = []
     problems: list[str] = []
     known: set[str] = set()
-    for part in parts_of(model):
+    for part in parts_of(model, file=file):
         name = part.group.replace("layers", _OLD_LAYERS) if is_old else part.group
         known.add(name)
         if part.is_optimizer or part.group not in wanted:

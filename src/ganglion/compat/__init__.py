@@ -1,1 +1,1 @@
-"""What old scripts use: names that are gone, and ImageDataGenerator."""
+"""Support for old scripts: names that are gone, ImageDataGenerator, TensorFlow, JAX."""

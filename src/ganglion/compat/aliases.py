@@ -1,9 +1,9 @@
-"""Import hooks by which `keras` and `tensorflow` are Ganglion.
+"""Import hooks that make `keras` and `tensorflow` resolve to Ganglion.
 
 `install()` makes ``import keras``, ``from keras.layers import Dense``, ``import
 tensorflow as tf``, ``tf.keras`` and ``from tensorflow.keras import layers`` find
 Ganglion, whatever else is installed. The modules below `keras` are those of `ganglion`
-themselves; only the top one is a module of its own, as it says which Keras it speaks.
+themselves; only the top one is a separate module, with the version of Keras.
 
 >>> target_of("keras.layers.core"), target_of("tensorflow.keras.models")
 ('ganglion.layers.core', 'ganglion.models')
@@ -45,7 +45,7 @@ ALIASES = {
     "tensorflow.compat.v2": "ganglion.compat.tensorflow",
     "tensorflow.compat.v2.keras": "ganglion",
 }
-# What else speaks to TensorFlow itself, and what to do without.
+# Packages that are built on TensorFlow or Keras, and what to do without them.
 REFUSED = {
     "tensorflow_datasets": "Use `keras.datasets`, or save the arrays with NumPy in a "
     "Python that has TensorFlow, and load them here.",
@@ -77,7 +77,7 @@ def target_of(name: str) -> str | None:
 
 
 def _jax_target(name: str) -> str | None:
-    """Return what stands for a module of JAX, in scripts that have Keras run on it."""
+    """Return our module for one of JAX, in scripts that run Keras on JAX."""
     is_jax = name.partition(".")[0] == "jax"
     if not is_jax or os.environ.get("KERAS_BACKEND") != "jax":
         return None
@@ -85,12 +85,12 @@ def _jax_target(name: str) -> str | None:
 
 
 def version_of(package: str) -> str:
-    """Return the version of Keras or TensorFlow whose names and defaults hold."""
+    """Return the version of Keras or TensorFlow whose names and defaults apply."""
     return VERSIONS[package][2 if keras2.active() else 3]
 
 
 class KerasModule(ModuleType):
-    """`keras` itself: all of `ganglion`, and the version of Keras that it speaks."""
+    """`keras` itself: all of `ganglion`, and the version of Keras it stands for."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, "Ganglion, under the name of Keras.")
@@ -140,7 +140,7 @@ class _AliasLoader(Loader):
 
 
 class AliasFinder(MetaPathFinder):
-    """Stands first, so that no installed Keras or TensorFlow is found before it."""
+    """The first finder, so that no installed Keras or TensorFlow is found instead."""
 
     def find_spec(
         self,
@@ -148,7 +148,7 @@ class AliasFinder(MetaPathFinder):
         path: Sequence[str] | None = None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        """Return how to load an alias; None for any other module."""
+        """Return the specification of an alias, None for any other module."""
         name = target_of(fullname) or _jax_target(fullname)
         if name is not None:
             return ModuleSpec(fullname, _AliasLoader(name), is_package=True)
@@ -162,9 +162,9 @@ class AliasFinder(MetaPathFinder):
 
 
 def install() -> None:
-    """Let `keras` and `tensorflow` be Ganglion in this process from here on.
+    """Make `keras` and `tensorflow` resolve to Ganglion in this process from now on.
 
-    Refused where either has been imported already: their objects would be mixed.
+    Refused if either has been imported already: their objects would be mixed.
     """
     if is_installed():
         return
@@ -185,7 +185,7 @@ def is_installed() -> bool:
 
 
 def uninstall() -> None:
-    """Take the hooks away, and what was imported through them."""
+    """Remove the hooks, and the modules imported through them."""
     config.stand_for_keras(False)
     sys.meta_path[:] = [
         finder for finder in sys.meta_path if not isinstance(finder, AliasFinder)

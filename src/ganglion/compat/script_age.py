@@ -1,4 +1,4 @@
-"""Which Keras a script was written for, read from its text without running it.
+"""The version of Keras that a script was written for, from its text alone.
 
 Spellings that only Keras 2 had (`lr=`, `keras.layers.core`, `fit_generator`) mean Keras
 2, names that came with Keras 3 (`keras.ops`, `KERAS_BACKEND`) mean Keras 3, and a
@@ -26,7 +26,7 @@ def _words(text: str, prefix: str = "") -> frozenset[str]:
 
 _OPTIMIZERS = _words("SGD RMSprop Adam Adamax Nadam Adagrad Adadelta Ftrl")
 _OLD_METHODS = _words("fit_generator evaluate_generator predict_generator")
-# Arguments that Keras 2 or 1 had, by the name of what is called; `*` stands for any.
+# Arguments of Keras 2 or 1, by the name of the called function; `*` stands for any.
 _OLD_ARGUMENTS = {
     **dict.fromkeys(_OPTIMIZERS, _words("lr decay schedule_decay")),
     "ReduceLROnPlateau": _words("epsilon"),
@@ -68,7 +68,7 @@ class _Sign(NamedTuple):
 
 
 def age_of(path: Path) -> Age:
-    """Return for which Keras a script and the modules beside it are written."""
+    """Return the Keras that a script and the modules beside it are written for."""
     signs: list[tuple[_Sign, str]] = []
     roots: set[str] = set()
     for file, tree in _with_modules_beside(path):
@@ -81,7 +81,7 @@ def age_of(path: Path) -> Age:
 
 
 def age_of_text(text: str) -> Age:
-    """Return for which Keras a text of Python is written."""
+    """Return the Keras that a Python text is written for."""
     reader = _Reader()
     reader.visit(ast.parse(text))
     return _decided([(sign, "line") for sign in reader.signs], reader.roots)
@@ -105,7 +105,7 @@ def _with_modules_beside(path: Path) -> Iterator[tuple[Path, ast.Module]]:
         try:
             tree = ast.parse(file.read_bytes())
         except (SyntaxError, ValueError, OSError):
-            continue  # Python says it better when it runs the file
+            continue  # Python reports it better when it runs the file
         yield file, tree
         for name in _imported(tree):
             beside = path.parent.joinpath(*name.split("."))
@@ -125,7 +125,7 @@ def _imported(tree: ast.Module) -> Iterator[str]:
 
 
 class _Reader(ast.NodeVisitor):
-    """Collects the signs of a text, and by which packages it imports Keras."""
+    """Collects the signs of a text, and the packages through which it imports Keras."""
 
     def __init__(self) -> None:
         self.signs: list[_Sign] = []
@@ -170,7 +170,7 @@ class _Reader(ast.NodeVisitor):
             self.signs.append(_Sign(3, node.lineno, "KERAS_BACKEND"))
 
     def _dotted(self, node: ast.AST) -> str | None:
-        """Return the full name of `layers.Dense`, None of what is no module's."""
+        """Return the full name of `layers.Dense`, None for other expressions."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -180,7 +180,7 @@ class _Reader(ast.NodeVisitor):
         return ".".join([self._names[node.id], *reversed(parts)])
 
     def _look_at(self, full: str, line: int) -> None:
-        """Note what the full name of a module or an object says."""
+        """Note the signs in the full name of a module or an object."""
         target = target_of(full)
         if target is None:
             return

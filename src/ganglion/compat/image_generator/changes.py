@@ -1,7 +1,7 @@
-"""What `ImageDataGenerator` does to a batch of images, written in ops.
+"""The transformations of `ImageDataGenerator` for a batch of images, written in ops.
 
-The same functions run on arrays at once and inside of a compiled step. Parameters are
-one number for each image; None stands for one that changes nothing.
+The same functions run eagerly on arrays and inside a compiled step. A parameter is one
+number per image; None stands for no change.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _matrix(parameters: Parameters, rows: int, columns: int) -> tuple[Any, Any]:
 
     Keras multiplies rotation, shift, shear and zoom in coordinates (x, y), centres them
     on half of the height for x and half of the width for y, and exchanges x and y in
-    the end; on images that are not square that is no turn around the centre.
+    the end; for images that are not square this is not a rotation around the centre.
     """
     theta, shear = _radians(parameters.get("theta")), _radians(parameters.get("shear"))
     tx, ty = _or(parameters.get("tx"), 0.0), _or(parameters.get("ty"), 0.0)
@@ -116,7 +116,7 @@ def brightened(x: Any, factor: Any) -> Any:
     inside = (x - low) / ops.where(spread > 0.0, spread, 1.0) * 255.0
     pixels = ops.floor(ops.where(beyond, inside, x))
     bright = ops.floor(ops.clip(pixels * _each(factor), 0.0, 255.0))
-    if x.shape[3] == 4:  # how far one sees through stays as it is
+    if x.shape[3] == 4:  # the alpha channel stays as it is
         colour = np.array([True, True, True, False])
         bright = ops.where(colour, bright, pixels)
     return ops.where(beyond, bright / 255.0 * spread + low, bright)

@@ -1,6 +1,6 @@
-"""What `ImageDataGenerator` draws: its settings, checked, and the random numbers.
+"""The settings of `ImageDataGenerator`, checked, and its random numbers.
 
-Random numbers are counted, so that a batch can be made again.
+Random numbers are counted, so that a batch can be reproduced.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Draws(random.SeedGenerator):
     """
 
     def __init__(self, seed: Any, batch: Any) -> None:
-        # No variables, unlike other generators: what is drawn follows from these two.
+        # No variables, unlike other generators: the draws depend only on these two.
         self._seed = ops.cast(seed, "uint32")
         self._first = ops.multiply(ops.cast(batch, "uint32"), np.uint32(MOST))
         self._count = 0
@@ -39,7 +39,7 @@ class Draws(random.SeedGenerator):
 
 
 def check_settings(settings: dict[str, Any]) -> None:
-    """Refuse settings that mean nothing here."""
+    """Refuse settings that are invalid or not supported."""
     if config.data_format_of(settings["data_format"]) != "channels_last":
         raise ValueError(
             "data_format='channels_first' is not supported by ImageDataGenerator: put "

@@ -1,7 +1,7 @@
 """Keras 2's `ImageDataGenerator`: images that are changed at random, batch by batch.
 
-Given to `fit`, what it does becomes a part of the compiled step; used as an iterator,
-it computes the same in NumPy.
+In `fit` its transformations become a part of the compiled step; as an iterator it
+computes the same eagerly.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class ImageDataGenerator:
         interpolation: str = "nearest",
         keep_aspect_ratio: bool = False,
     ) -> DirectoryIterator:
-        """Return batches of changed images from a folder with a folder a class."""
+        """Return batches of changed images from a folder with a folder per class."""
         rest = {k: v for k, v in locals().items() if k not in ("self", "directory")}
         return DirectoryIterator(
             directory, self, data_format=self.data_format, dtype=self.dtype, **rest
@@ -154,7 +154,7 @@ class ImageDataGenerator:
     # ---- parameters ----------------------------------------------------------------
 
     def fingerprint(self) -> tuple[Any, ...]:
-        """Return what a compiled step depends on, for comparing."""
+        """Return a key of all settings that a compiled step depends on."""
         return tuple(
             (name, id(value) if isinstance(value, np.ndarray) else repr(value))
             for name, value in sorted(vars(self).items())
@@ -162,7 +162,7 @@ class ImageDataGenerator:
 
     @property
     def in_the_step(self) -> bool:
-        """Whether all that it does can be a part of a compiled step."""
+        """Whether all of its transformations can be a part of a compiled step."""
         return self.preprocessing_function is None
 
     def drawn(self, count: int, shape: tuple[int, ...], seed: Any) -> dict[str, Any]:
@@ -239,7 +239,7 @@ class ImageDataGenerator:
         return x
 
     def augmented(self, x: Any, seed: Any) -> Any:
-        """Change a batch at random and standardise it: the whole of a step's part."""
+        """Change a batch at random and standardise it, as a step does."""
         changed = self.changed(x, self.drawn(x.shape[0], tuple(x.shape[1:]), seed))
         return self._standardized_by_data(self._standardized_alone(changed))
 

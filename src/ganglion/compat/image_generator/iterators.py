@@ -1,4 +1,4 @@
-"""Batches of changed images, by number or one after the other; from arrays or files."""
+"""Batches of changed images, by number or in sequence; from arrays or files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENDINGS = ("png", "jpg", "jpeg", "bmp", "ppm", "tif", "tiff")
 
 @dataclass(frozen=True)
 class Change:
-    """What a step does to a batch of images; equal ones share a compiled step."""
+    """The change of a batch of images in a step; equal ones share a compiled step."""
 
     generator: Any
     fingerprint: tuple[Any, ...]  # the generator may be given other settings later
@@ -36,7 +36,7 @@ class Change:
 
 
 class Iterator(PyDataset):
-    """Batches by number, or one after the other without end."""
+    """Batches by number, or in sequence without end."""
 
     white_list_formats = ENDINGS
 
@@ -110,7 +110,7 @@ class Iterator(PyDataset):
 
 
 class ImageIterator(Iterator):
-    """Images in memory with what belongs to them."""
+    """Images in memory with their labels and weights."""
 
     image_data_generator: Any
     x: np.ndarray
@@ -166,7 +166,7 @@ class ImageIterator(Iterator):
 
     @property
     def change(self) -> Change:
-        """What a step does to the images of a batch."""
+        """The change of the images of a batch in a step."""
         generator = self.image_data_generator
         return Change(generator, generator.fingerprint(), self.seed)
 
@@ -263,7 +263,7 @@ _CLASS_MODES = ("categorical", "binary", "sparse", "input", None)
 
 
 class DirectoryIterator(ImageIterator):
-    """Batches from a folder with a folder a class; decoded once, when first asked."""
+    """Batches from a folder with a folder per class, decoded once, on first use."""
 
     allowed_class_modes = frozenset(_CLASS_MODES)
 

@@ -13,8 +13,6 @@ from ganglion.symbolic import KerasTensor
 from ganglion.tensors import Tensor, as_tensor
 from ganglion.variables import Variable
 
-_any_ops: Any = ops  # some of which may not be there; they say so
-
 
 class UnknownArgumentError(UnknownNumbersError, NotImplementedError):
     """A function needs numbers that are only traced; `tf.function` runs as Python."""
@@ -686,7 +684,7 @@ def split(value: Any, num_or_size_splits: Any, axis: int = 0) -> Any:
 
 def sort(values: Any, axis: int = -1, direction: str = "ASCENDING") -> Any:
     """Return the numbers along an axis in order."""
-    ordered = _any_ops.sort(values, axis=axis)
+    ordered = ops.sort(values, axis=axis)
     return ops.flip(ordered, axis) if direction == "DESCENDING" else ordered
 
 
@@ -705,7 +703,7 @@ def top_k(input: Any, k: int = 1, sorted: bool = True) -> TopK:  # noqa: A002
 def argsort(values: Any, axis: int = -1, direction: str = "ASCENDING") -> Any:
     """Return the indices that put the numbers along an axis in order."""
     is_falling = direction == "DESCENDING"
-    return _any_ops.argsort(ops.negative(values) if is_falling else values, axis=axis)
+    return ops.argsort(ops.negative(values) if is_falling else values, axis=axis)
 
 
 def uniform(

@@ -1,7 +1,7 @@
 """`tf.train.Checkpoint`: the variables of several objects in one file.
 
-The files are HDF5 with one array a variable, by the name of the object and its place
-among the object's variables; beside them lies `checkpoint`, which says what was kept.
+The files are HDF5 with one array per variable, by the name of the object and the
+variable's position in it; beside them, `checkpoint` lists the files that were kept.
 """
 
 from __future__ import annotations

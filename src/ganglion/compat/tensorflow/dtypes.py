@@ -1,4 +1,4 @@
-"""TensorFlow's types, which are names here, and what describes a tensor by them."""
+"""TensorFlow's types, which are names here, and specifications of tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ALIASES = {"half": "float16", "double": "float64"}
 
 
 class DType(str):
-    """The name of a type, wherever a type is asked for, with TensorFlow's attributes.
+    """The name of a type, usable wherever a type is, with TensorFlow's attributes.
 
     >>> DType("float32") == np.dtype("float32"), DType("int8").max, DType("int8")
     (True, 127, tf.int8)

@@ -1,4 +1,4 @@
-"""`tf.random.Generator` and what draws by a seed alone: Ganglion's own numbers."""
+"""`tf.random.Generator` and stateless random functions, with Ganglion's own numbers."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The table of TensorFlow's names: each is an op of ours with arguments renamed.
 
-A line is TensorFlow's function and ours, their arguments in the same order; `=` behind
-an argument is TensorFlow's default where ours is another. A word before a point says in
-which of our modules it is; `ops` needs none. What is more than other names is a
-function of its own in this room (`arrays.`, `nets.`, `pictures.`, `host.`).
+A line has TensorFlow's function and ours, with their arguments in the same order; `=`
+after an argument is TensorFlow's default if ours differs. A prefix names our module,
+`ops` by default. Functions that differ in more than names are defined in this room
+(`arrays.`, `nets.`, `pictures.`, `host.`).
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Entry(NamedTuple):
     defaults: dict[str, Any]  # of TensorFlow, where ours are others
     target: str
     ours: tuple[str, ...]  # `*` at the end takes any number
-    constants: dict[str, Any]  # what ours is always given
+    constants: dict[str, Any]  # further arguments of ours
 
 
 @cache
@@ -68,7 +68,7 @@ def _value(text: str) -> Any:
 
 
 def find(name: str) -> Any:
-    """Return what `tf.name` is; an `AttributeError` says why it is not there."""
+    """Return `tf.name`; an `AttributeError` says why it is missing."""
     if name in dtypes.NAMES or name in dtypes.ALIASES:
         return dtypes.as_dtype(name)
     if name.removeprefix("dtypes.") in dtypes.NAMES:
@@ -161,7 +161,7 @@ def is_module(name: str) -> bool:
 
 
 def explain(name: str) -> str:
-    """Return why `tf.name` is not there, and what to do instead."""
+    """Return why `tf.name` is missing, and what to do instead."""
     prefix = name
     while prefix and prefix not in names.REASONS:
         prefix = prefix.rpartition(".")[0]

@@ -1,4 +1,4 @@
-"""TensorFlow's classes, and what stands for its contexts and decorators."""
+"""TensorFlow's classes, contexts and decorators."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class _AnyTensor(type):
 
 
 class Tensor(metaclass=_AnyTensor):
-    """What ops return; for `isinstance` and annotations."""
+    """The result of an op; for `isinstance` and annotations."""
 
 
 class _AnyVariable(type):
@@ -167,20 +167,20 @@ class TensorShape(Sizes):
 
 
 class UnconnectedGradients:
-    """What a gradient is where nothing connects."""
+    """The gradient of an unconnected variable."""
 
     NONE = "none"
     ZERO = "zero"
 
 
 class AggregationMethod:
-    """How gradients are added: there is one way."""
+    """How gradients are summed; there is one way."""
 
     DEFAULT = ADD_N = 0
 
 
 class VariableAggregation:
-    """How copies of a variable are joined; there is one of each."""
+    """How copies of a variable are combined; there is one copy."""
 
     NONE, SUM, MEAN, ONLY_FIRST_REPLICA = "none", "sum", "mean", "only_first_replica"
 
@@ -215,7 +215,7 @@ class Module:
 
     @property
     def name_scope(self) -> Any:
-        """A block in which nothing is named otherwise."""
+        """A context that changes no names."""
         return labelled(self.name)
 
     @classmethod
@@ -290,8 +290,8 @@ def function(
 ) -> Any:
     """Compile a function over tensors and variables, as `ganglion.function`.
 
-    It is traced once for each signature of shapes and types; a signature that is given,
-    or hints for TensorFlow's compiler, change nothing of what it computes.
+    It is traced once for each signature of shapes and types; `input_signature` and
+    hints for TensorFlow's compiler do not change its results.
     """
     if kwargs:
         raise TypeError(f"tf.function: {next(iter(kwargs))!r} is not supported.")
@@ -375,7 +375,7 @@ class TensorArray:
         return self
 
     def mark_used(self) -> None:
-        """Accept that somebody uses the array."""
+        """Do nothing: unused arrays are no error here."""
 
     def _zeros(self) -> Any:
         written = [part.shape for part in self._parts if part is not None]
@@ -393,7 +393,7 @@ def _position(index: Any, method: str) -> int:
 
 
 class IndexedSlices:
-    """Rows of a gradient; those of embeddings are whole arrays here, never this."""
+    """Rows of a gradient, for `isinstance`: gradients are always dense arrays here."""
 
 
 class SparseTensor(NamedTuple):

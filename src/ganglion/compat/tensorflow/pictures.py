@@ -164,8 +164,7 @@ def resize(
             "`keras.layers.Resizing(pad_to_aspect_ratio=True)`."
         )
     sizes = known(size, "image.resize").tolist()
-    image_ops: Any = ops
-    resized = image_ops.image.resize(images, tuple(sizes), method, antialias=antialias)
+    resized = ops.image.resize(images, tuple(sizes), method, antialias=antialias)
     return resized if method == "nearest" else ops.cast(resized, "float32")
 
 

@@ -1,7 +1,7 @@
 """Hints for TensorFlow's runtime, which change no result and have no counterpart here.
 
 Scripts begin with them: how much memory a GPU may take, what is logged, whether graphs
-are compiled. What would change a result, or is asked for one, is refused.
+are compiled. Options that would change a result are refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DEBUG, INFO, WARN, ERROR, FATAL = (
 
 
 def hint(*args: Any, **kwargs: Any) -> None:
-    """Accept a wish about memory, logs or compilation: all is decided here."""
+    """Ignore an option for memory, logs or compilation, which changes no result."""
 
 
 class Hints:
@@ -57,7 +57,7 @@ def gpu_device_name() -> str:
 
 
 class Session:
-    """What a session was configured with; it cannot run anything."""
+    """A session of TensorFlow 1 as far as scripts configure it; it runs nothing."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.graph = Hints()

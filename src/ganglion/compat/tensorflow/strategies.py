@@ -1,4 +1,4 @@
-"""`tf.distribute` on one device: what a strategy with one replica does.
+"""`tf.distribute` on one device: strategies with one replica.
 
 TensorFlow's strategies do the same on a machine with one device; those for several
 machines or TPUs are refused.
@@ -14,7 +14,7 @@ from ganglion import ops
 
 
 class ReduceOp:
-    """How the values of replicas are joined."""
+    """How the values of replicas are combined."""
 
     SUM, MEAN = "SUM", "MEAN"
 
@@ -29,7 +29,7 @@ class Strategy:
 
     @contextmanager
     def scope(self) -> Iterator[Strategy]:
-        """Run a block; its variables are there once."""
+        """Run a block; its variables have one copy."""
         yield self
 
     def run(
@@ -67,7 +67,7 @@ class Strategy:
 
 
 class InputContext:
-    """Which part of the data a worker reads: the only one, all."""
+    """The part of the data that a worker reads: the only worker reads all."""
 
     num_input_pipelines, input_pipeline_id, num_replicas_in_sync = 1, 0, 1
 

@@ -22,14 +22,14 @@ _current = _Current()
 
 
 class Writer:
-    """Writes events into a folder; what is said inside of `as_default` goes there."""
+    """Writes events into a folder: those of blocks inside `as_default`."""
 
     def __init__(self, logdir: Any) -> None:
         self.events = EventFile(str(logdir))
 
     @contextmanager
     def as_default(self, step: Any = None) -> Iterator[Writer]:
-        """Send what a block says to this file."""
+        """Send the events of a block to this file."""
         before = _current.writer, _current.step
         _current.writer, _current.step = self, before[1] if step is None else step
         try:
@@ -43,7 +43,7 @@ class Writer:
         _current.writer, _current.step = self, step
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write pending events."""
         self.events.flush()
 
     close = flush
@@ -55,7 +55,7 @@ def create_file_writer(
     flush_millis: int | None = None,
     name: str | None = None,
 ) -> Writer:
-    """Return what writes events into a folder."""
+    """Return a writer of events into a folder."""
     return Writer(logdir)
 
 

@@ -80,7 +80,7 @@ class _Hints:
 
 
 class Dataset:
-    """A data set as in TensorFlow: made by `from_tensor_slices` and its kin.
+    """A data set as in TensorFlow, made by `from_tensor_slices` and similar methods.
 
     >>> data = Dataset.from_tensor_slices([1, 2, 3]).map(lambda x: 10 * x).batch(2)
     >>> [batch.tolist() for batch in data.as_numpy_iterator()]
@@ -104,7 +104,7 @@ class Dataset:
         self._spec = spec
         self._batched = batched
 
-    # ---- where elements come from ----------------------------------------------------
+    # ---- sources ---------------------------------------------------------------------
 
     from_tensor_slices = classmethod(sources.from_tensor_slices)
     from_tensors = classmethod(sources.from_tensors)
@@ -290,7 +290,7 @@ class Dataset:
         name: str | None = None,
         **kwargs: Any,
     ) -> Dataset:
-        """Return what a function makes of every element."""
+        """Return the results of a function for every element."""
         if kwargs:
             raise TypeError(
                 f"tf.data.Dataset.map has no argument {next(iter(kwargs))!r}."
@@ -374,7 +374,7 @@ class Dataset:
     def scan(
         self, initial_state: Any, scan_func: Callable[..., Any], name: str | None = None
     ) -> Dataset:
-        """Return what a function makes of every element and a state it hands on."""
+        """Return the results of a function of every element and a state."""
 
         def start() -> Iterator[Any]:
             state = elements.as_arrays(initial_state)
@@ -460,7 +460,7 @@ class Dataset:
     def ignore_errors(
         self, log_warning: bool = False, name: str | None = None
     ) -> Dataset:
-        """Return the elements without those that cannot be made."""
+        """Return the elements without those that raise errors."""
 
         def start() -> Iterator[Any]:
             items = self._start()
@@ -495,7 +495,7 @@ class Dataset:
 
     def cardinality(self, name: str | None = None) -> Any:
         """Return the number of elements, -1 if infinite, -2 if unknown."""
-        # `tf.data.Dataset.cardinality(data)` is called on what Keras' utilities give.
+        # Scripts call `tf.data.Dataset.cardinality` on data of Keras' utilities, too.
         length = self._length if isinstance(self, Dataset) else len(self)
         return elements._as_tensor(np.array(length, np.int64))
 
@@ -519,7 +519,7 @@ class Dataset:
         return state
 
     def apply(self, transformation_func: Callable[[Any], Any]) -> Any:
-        """Return what a function makes of the data set."""
+        """Return the result of a function of the data set."""
         return transformation_func(self)
 
     def options(self) -> Options:
@@ -579,7 +579,7 @@ class Dataset:
 
 
 class _Nested(Dataset):
-    """A data set of data sets, which are handed on as they are."""
+    """A data set of data sets, which are passed on unchanged."""
 
     def __iter__(self) -> Any:
         return self._start()

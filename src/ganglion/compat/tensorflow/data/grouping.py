@@ -1,4 +1,4 @@
-"""Steps of a data set that put its elements into other groups, and its files."""
+"""Steps of a data set that regroup its elements, and its files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def group_by_window(
     window_size_func: Callable[[Any], Any] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Return what a function makes of windows of elements that have the same key."""
+    """Return the results of a function for windows of elements with the same key."""
 
     def start() -> Iterator[Any]:
         waiting: dict[int, list[Any]] = {}

@@ -33,11 +33,11 @@ class Mapping:
         self._compiled = ganglion.function(self._over_rows)
 
     def one(self, element: Any) -> Any:
-        """Return what the function makes of one element."""
+        """Return the result of the function for one element."""
         return elements.as_arrays(elements.called(self._function, element))
 
     def over(self, source: Iterator[Any]) -> Iterator[Any]:
-        """Yield what the function makes of each element."""
+        """Yield the results of the function for all elements."""
         for element in source:
             if not self._is_traceable or self._seen < FIRST:
                 self._seen += 1
@@ -67,7 +67,7 @@ class Mapping:
         try:
             rows = elements.as_arrays(self._compiled(elements.stacked(filled)))
         except Exception:
-            # Whatever it is, the function itself says it better, on real numbers.
+            # An error of the function itself is raised again, on real numbers.
             self._is_traceable = False
             return None
         if _kind(elements.mapped(_first, rows)) != self._result_kind:
@@ -85,7 +85,7 @@ class Mapping:
 
 
 def _kind(element: Any) -> Any:
-    """Return what elements of one block have in common: types and shapes."""
+    """Return the types and shapes of an element, which are equal in a block."""
     leaves = [(leaf.shape, leaf.dtype) for leaf in tree.flatten(element)]
     return sorted(element) if isinstance(element, dict) else type(element), leaves
 

@@ -1,4 +1,4 @@
-"""Where the elements of a `tf.data.Dataset` come from: its class methods."""
+"""The sources of a `tf.data.Dataset`: its class methods."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def from_generator(
     output_signature: Any = None,
     name: str | None = None,
 ) -> Any:
-    """Return what a function yields, called anew in every pass."""
+    """Return the elements that a function yields, called anew in every pass."""
     if not callable(generator):
         raise TypeError(
             "from_generator needs a function that returns a generator, not "

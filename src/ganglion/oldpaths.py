@@ -75,6 +75,7 @@ OLD_NAMES = {
         "AtrousConvolution2D": "Conv2D",
         "CuDNNGRU": "legacy.cudnn.CuDNNGRU",
         "CuDNNLSTM": "legacy.cudnn.CuDNNLSTM",
+        "TimeDistributedDense": "Dense",
         "SyncBatchNormalization": "BatchNormalization",  # one device trains
     },
     "ganglion.losses": {"huber_loss": "huber"},
@@ -106,6 +107,15 @@ def _note(path: str) -> None:
     keras2.note(f"`keras.{old}`", today, changes_defaults=not in_keras3)
 
 
+class _Merge(ModuleType):
+    """`keras.layers.merge`: a module of Keras 2, and a function of Keras 1."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Merge tensors as Keras 1 did."""
+        merge = importlib.import_module("ganglion.legacy.merge").merge
+        return merge(*args, **kwargs)
+
+
 class _OldModule(Loader):
     """Makes a module that passes every name on to another."""
 
@@ -113,7 +123,8 @@ class _OldModule(Loader):
         new = OLD_PATHS[spec.name]
         if spec.name not in _FOLDERS:
             _note(spec.name)
-        module = ModuleType(spec.name, f"Keras 2's name for {new}.")
+        kind = _Merge if spec.name == "ganglion.layers.merge" else ModuleType
+        module = kind(spec.name, f"Keras 2's name for {new}.")
         target = importlib.import_module(new)
 
         def find(name: str) -> Any:
@@ -153,6 +164,7 @@ class _OldPathFinder(MetaPathFinder):
             package, _, name = fullname.rpartition(".")
             is_ours = package.split(".")[0] == "ganglion"
             if is_ours and not name.startswith("__"):
+                package = OLD_PATHS.get(package, package)  # which knows the reasons
                 known = dir(sys.modules.get(package))
                 # Without `name=`, or Python's own text would stand in its place.
                 raise ModuleNotFoundError(unsupported.explain(package, name, known))

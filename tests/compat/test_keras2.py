@@ -104,6 +104,58 @@ def test_val_acc_is_found_where_the_metric_is_called_accuracy():
     history, texts = told(fit)
     assert any("val_acc" in text for text in texts)
     assert len(history.epoch) < 9  # nothing left to win: it did watch
+    assert history.history["val_acc"] is history.history["val_accuracy"]
+
+
+def test_results_are_found_by_the_names_they_had(tmp_path):
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, "softmax")])
+    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    seen = []
+    history = model.fit(
+        rows(12, 4),
+        np.arange(12) % 3,
+        verbose=0,
+        callbacks=[
+            keras.callbacks.LearningRateScheduler(lambda epoch: 0.5),
+            keras.callbacks.LambdaCallback(
+                on_epoch_end=lambda epoch, logs: seen.append(logs.get("acc"))
+            ),
+            keras.callbacks.ModelCheckpoint(str(tmp_path / "{epoch}-{acc:.2f}.keras")),
+        ],
+    ).history
+    assert sorted(history) == ["accuracy", "learning_rate", "loss"]
+    assert history["acc"] == history["accuracy"] == seen
+    assert history["lr"] == [0.5]
+    assert "val_acc" not in history
+    assert [path.name for path in tmp_path.iterdir()] == [f"1-{seen[0]:.2f}.keras"]
+
+
+def test_tensors_are_merged_as_in_keras_1():
+    from ganglion.layers import merge
+
+    a, b = keras.Input((3,)), keras.Input((3,))
+    x, y = rows(4, 3), rows(4, 3) ** 2
+    products = (x * y).sum(-1)
+    norms = np.linalg.norm(x, axis=-1) * np.linalg.norm(y, axis=-1)
+    for mode, wanted in {
+        "sum": x + y,
+        "mul": x * y,
+        "ave": (x + y) / 2,
+        "max": np.maximum(x, y),
+        "concat": np.concatenate([x, y], -1),
+        "dot": products[:, None],
+        "cos": (products / norms)[:, None, None],
+        (lambda pair: pair[0] - pair[1]): x - y,
+    }.items():
+        model = keras.Model([a, b], merge([a, b], mode=mode))
+        np.testing.assert_allclose(model([x, y]), wanted, rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match=r"'concat'.*not 'join'"):
+        merge([a, b], mode="join")
+
+
+def test_an_old_path_knows_why_a_layer_is_missing():
+    with pytest.raises(ImportError, match="Join what the models give"):
+        exec("from ganglion.layers.core import Merge")
 
 
 @pytest.mark.parametrize("old", sorted(oldpaths.OLD_PATHS))

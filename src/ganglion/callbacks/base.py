@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from ganglion import tree
 from ganglion.callbacks import states
+from ganglion.callbacks.results import Results
 from ganglion.config import closest
 
 Logs = dict[str, Any]
@@ -187,7 +188,7 @@ class History(Callback):
 
     def __init__(self) -> None:
         super().__init__()
-        self.history: dict[str, list[Any]] = {}
+        self.history: dict[str, list[Any]] = Results()
         self.epoch: list[int] = []
         self.message: str | None = None
 
@@ -415,7 +416,7 @@ def plain_logs(logs: Logs | None) -> Logs:
     >>> plain_logs({"loss": np.float32(0.5), "accuracy": 1})
     {'accuracy': 1.0, 'loss': 0.5}
     """
-    plain: Logs = {}
+    plain: Logs = Results()
     for name, value in sorted((logs or {}).items()):
         if isinstance(value, dict):
             plain.update(plain_logs(value))

@@ -17,6 +17,7 @@ import numpy as np
 from ganglion import files, keras2
 from ganglion.callbacks.base import Callback, Logs, per_chunk
 from ganglion.callbacks.monitor import MonitorCallback
+from ganglion.callbacks.results import Results
 from ganglion.callbacks.states import number_or_none, whole_number
 from ganglion.progress import print_message
 
@@ -152,11 +153,11 @@ class ModelCheckpoint(MonitorCallback):
             print_message(f"\nEpoch {epoch + 1}: finished saving model to {path}")
 
     def _path(self, epoch: int, batch: int | None, logs: Logs) -> str:
-        fields = {"epoch": epoch + 1, **logs}
+        fields = Results({"epoch": epoch + 1, **logs})
         if batch is not None:
             fields.setdefault("batch", batch + 1)
         try:
-            return self.filepath.format(**fields)
+            return self.filepath.format_map(fields)
         except KeyError as error:
             raise KeyError(
                 f"ModelCheckpoint cannot fill in {error} in {self.filepath!r}. "

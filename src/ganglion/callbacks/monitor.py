@@ -7,8 +7,9 @@ import re
 import warnings
 from typing import Any
 
-from ganglion import keras2, ops
+from ganglion import ops
 from ganglion.callbacks.base import Callback, Logs, per_chunk
+from ganglion.callbacks.results import Results
 from ganglion.callbacks.states import number_or_none, weights_or_none, whole_number
 from ganglion.progress import print_message
 
@@ -21,8 +22,6 @@ _DOWN = re.compile(
     "loss|error|mse|mae|mape|msle|crossentropy|hinge|divergence|poisson|logcosh|"
     "perplexity"
 )
-
-_KERAS_2_NAMES = {"acc": "accuracy", "val_acc": "val_accuracy"}
 
 
 class MonitorCallback(Callback):
@@ -59,10 +58,9 @@ class MonitorCallback(Callback):
     def monitored(self, logs: Logs | None) -> float | None:
         """Return the metric's value; warn with the names there are if it has none."""
         self._set_monitor_op()
-        logs = logs or {}
-        name = self._name_in(logs)
-        if name is not None:
-            return float(logs[name])
+        logs = Results(logs or {})
+        if self.monitor in logs:
+            return float(logs[self.monitor])
         known = ", ".join(map(repr, logs)) or "none"
         warnings.warn(
             f"{type(self).__name__} watches the metric {self.monitor!r}, which is not "
@@ -70,17 +68,6 @@ class MonitorCallback(Callback):
             stacklevel=3,
         )
         return None
-
-    def _name_in(self, logs: Logs) -> str | None:
-        if self.monitor in logs:
-            return self.monitor
-        today = _KERAS_2_NAMES.get(self.monitor)
-        if today not in logs:
-            return None
-        keras2.note(
-            f"monitor={self.monitor!r}", f"monitor={today!r}", changes_defaults=False
-        )
-        return today
 
     def _is_improvement(self, value: float, reference: float | None) -> bool:
         """Return whether a value is better than another by more than `min_delta`."""

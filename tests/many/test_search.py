@@ -36,6 +36,20 @@ def test_a_grid_has_every_point_and_the_best_is_found():
     assert found.models[2].history.history == history
 
 
+def test_the_largest_accuracy_is_the_best():
+    def classifier(rate):
+        model = keras.Sequential([keras.Input((3,)), layers.Dense(1, "sigmoid")])
+        optimizer = keras.optimizers.SGD(rate)
+        model.compile(optimizer, "binary_crossentropy", metrics=["accuracy"])
+        return model
+
+    arguments = {"sampler": "grid", "monitor": "accuracy", **QUIET}
+    found = many.search(classifier, {"rate": [0.0, 1.0]}, X, Y > 0, **arguments)
+    values = [trial["value"] for trial in found.trials]
+    assert values[0] < values[1]
+    assert found.best_params == {"rate": 1.0}
+
+
 def test_random_trials_are_those_of_their_seed():
     space = {
         "rate": many.uniform(1e-4, 0.1, log=True),
@@ -97,7 +111,8 @@ def test_a_trial_without_a_number_is_never_the_best():
         ({"space": {"rate": 3}}, "give a list of values"),
         ({"sampler": "gird"}, "Did you mean 'grid'"),
         ({"sampler": "grid", "space": {"rate": many.uniform(0, 1)}}, "needs a space"),
-        ({"mode": "most"}, "must be 'min' or 'max'"),
+        ({"mode": "most"}, "must be 'auto', 'min' or 'max'"),
+        ({"monitor": "val_novelty"}, "whether a larger 'val_novelty' is better"),
         ({"monitor": "val_loss"}, "There is no metric 'val_loss'"),
         ({"pruner": object()}, "are Optuna's"),
     ],

@@ -55,6 +55,24 @@ class Member:
         return row | self.logs | {"message": self.message}
 
 
+def larger_is_better(monitor: str, mode: str, model: Any = None) -> bool:
+    """Return whether a larger value of a metric is better: by its model, or its name.
+
+    >>> larger_is_better("val_accuracy", "auto"), larger_is_better("loss", "auto")
+    (True, False)
+    """
+    watch = MonitorCallback(monitor, mode)
+    if model is not None:
+        watch.set_model(model)
+    compare = watch.monitor_op
+    if compare is None:
+        raise ValueError(
+            f"It is not known whether a larger {monitor!r} is better: pass mode='max' "
+            "or mode='min'."
+        )
+    return bool(compare is ops.greater)
+
+
 class ModelSet(Sequence[Member]):
     """What `fit_many` returns: the models in the order of their settings.
 
@@ -156,15 +174,7 @@ class ModelSet(Sequence[Member]):
 
     def larger_is_better(self, monitor: str | None = None, mode: str = "auto") -> bool:
         """Return whether a larger value of a metric is better."""
-        watch = MonitorCallback(self.monitor(monitor), mode)
-        watch.set_model(self[0].model)
-        compare = watch.monitor_op
-        if compare is None:
-            raise ValueError(
-                f"It is not known whether a larger {watch.monitor!r} is better: pass "
-                "mode='max' or mode='min'."
-            )
-        return bool(compare is ops.greater)
+        return larger_is_better(self.monitor(monitor), mode, self[0].model)
 
     # ---- models ------------------------------------------------------------------
 

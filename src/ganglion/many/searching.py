@@ -17,7 +17,7 @@ import numpy as np
 from ganglion import config
 from ganglion.callbacks import Callback
 from ganglion.many.fitting import callbacks_for, fit_many
-from ganglion.many.model_set import Member, ModelSet
+from ganglion.many.model_set import Member, ModelSet, larger_is_better
 
 LARGEST_GRID = 1_000_000
 
@@ -384,7 +384,7 @@ def search(
     pruner: Any = None,
     batch: int | None = None,
     monitor: str | None = None,
-    mode: str = "min",
+    mode: str = "auto",
     seed: int = 0,
     storage: Any = None,
     study_name: str | None = None,
@@ -403,7 +403,8 @@ def search(
         pruner: A pruner of Optuna.
         batch: How many trials are trained at once; four for each thread by default.
         monitor: The metric to judge by; the loss of validation if there is one.
-        mode: "min" or "max", what is best.
+        mode: Whether the smallest ("min") or the largest ("max") value is best; "auto"
+            goes by the name of the metric.
         seed: The seed of the choices; trial n trains its model with `seed + n`.
         storage: Where Optuna keeps its results, for its dashboard.
         study_name: The name of the study there; an existing one is continued.
@@ -425,8 +426,8 @@ def search(
             "whether the trial goes on, by the results of the others. `fit_many` "
             "takes `on`."
         )
-    if mode not in ("min", "max"):
-        raise ValueError(f"`mode` must be 'min' or 'max', not {mode!r}.")
+    if mode not in ("auto", "min", "max"):
+        raise ValueError(f"`mode` must be 'auto', 'min' or 'max', not {mode!r}.")
     if space is not None:
         _check_space(space)
     has_validation = any(
@@ -434,10 +435,11 @@ def search(
         for name in ("validation_data", "validation_split")
     )
     monitor = monitor or ("val_loss" if has_validation else "loss")
-    direction = "maximize" if mode == "max" else "minimize"
+    is_growing = larger_is_better(monitor, mode)
+    direction = "maximize" if is_growing else "minimize"
     study = {"pruner": pruner, "storage": storage, "study_name": study_name}
     chooser = _chooser(sampler, space, trials, seed, study | {"direction": direction})
-    result = SearchResult(monitor, mode == "max", chooser.study)
+    result = SearchResult(monitor, is_growing, chooser.study)
     size = batch or 4 * config.threads()
     while asked := chooser.ask(size):
         _run_batch(asked, chooser, result, build, space, seed, (x, y), arguments)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import ganglion as keras
 from ganglion import explain, layers
 from ganglion.cli.app import app
-from ganglion.datasets import png
+from ganglion.datasets import glyphs, png
 from ganglion.explain import gallery, maps
 from ganglion.explain.pictures import as_pixels
 
@@ -408,7 +408,9 @@ def digit_model() -> keras.Model:
     )
 
 
-def test_the_command_draws_the_images_of_a_data_set(tmp_path):
+def test_the_command_draws_the_images_of_a_data_set(tmp_path, monkeypatch):
+    few = glyphs._draw(10, 40, 0)  # as it would draw 70,000
+    monkeypatch.setattr(glyphs, "_default_set", lambda: few)
     path, out = saved(tmp_path, digit_model()), tmp_path / "out"
     result = run(path, "--data", "glyphs", "--limit", 30, "--out", out, "--class", "3")
     assert result.exit_code == 0, result.output

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from layer_cases import CASES, Case, case, is_channels_first
 
-import ganglion
 from ganglion import layers
 
 pytestmark = pytest.mark.rivals
@@ -36,12 +35,6 @@ def one_of_each() -> list[Case]:
 
 
 EACH = one_of_each()
-
-
-@pytest.fixture(autouse=True)
-def names_from_one(keras: Any) -> None:
-    for module in (ganglion, keras):
-        module.utils.clear_session()
 
 
 def plain(value: Any) -> Any:

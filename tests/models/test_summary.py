@@ -11,7 +11,6 @@ from ganglion.models.summary import bytes_text, summary, summary_text
 @pytest.fixture(autouse=True)
 def wide_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "140")
-    ganglion.utils.clear_session()
 
 
 def mnist_cnn(keras):
@@ -222,9 +221,7 @@ def keras_text(model, **options):
     ids=str,
 )
 def test_every_line_is_that_of_keras(keras, make, options):
-    keras.utils.clear_session()
     theirs = keras_text(make(keras), **options)
-    ganglion.utils.clear_session()
     ours = summary_text(make(ganglion), **options)
     assert ours.splitlines() == theirs.splitlines()
 
@@ -232,7 +229,6 @@ def test_every_line_is_that_of_keras(keras, make, options):
 @pytest.mark.rivals
 def test_a_narrow_terminal_narrows_the_table(keras, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    keras.utils.clear_session()
     assert summary_text(mnist_cnn(ganglion)) == keras_text(mnist_cnn(keras))
 
 
@@ -240,7 +236,6 @@ def test_a_narrow_terminal_narrows_the_table(keras, monkeypatch):
 def test_optimizer_line_is_that_of_keras(keras):
     texts = []
     for module in (ganglion, keras):
-        module.utils.clear_session()
         model = chain(module)
         model.compile("adam", "mse")
         model.optimizer.build(model.trainable_variables)

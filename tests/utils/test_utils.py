@@ -371,7 +371,7 @@ def test_images_are_saved_and_loaded(tmp_path):
 
 
 def branched():
-    utils.clear_session()
+    utils.clear_session(free_memory=False)
     x = ganglion.Input((4,), name="x")
     a = ganglion.layers.Dense(2, activation="relu", name="a")(x)
     b = ganglion.layers.Dense(2, name="b")(x)

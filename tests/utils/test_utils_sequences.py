@@ -86,6 +86,14 @@ def test_shuffled_windows_are_all_there():
         np.testing.assert_array_equal(x, y[:, None] + np.arange(3))
 
 
+def test_the_first_of_shuffled_windows_come_from_the_whole_series():
+    data = timeseries_dataset_from_array(
+        np.arange(1000), None, 3, shuffle=True, seed=1, batch_size=4
+    )
+    (first,) = data.take(1)
+    assert np.array(first).max() > 100
+
+
 @pytest.mark.parametrize("in_memory", [True, False])
 def test_windows_are_fit(monkeypatch, in_memory):
     monkeypatch.setattr(timeseries, "_IN_MEMORY", 1 << 20 if in_memory else 1)

@@ -104,9 +104,11 @@ def timeseries_dataset_from_array(
         if not count:
             raise ValueError(f"`targets` has no values from {first} to {end}.")
     starts = np.arange(0, count, sequence_stride)
+    seed = int(np.random.randint(1_000_000)) if seed is None else seed
+    if shuffle:  # also here, as Keras does: what `take` returns is mixed, too
+        np.random.RandomState(seed).shuffle(starts)
     windows = Windows(series, starts, np.arange(0, span, sampling_rate))
     y = None if wanted is None else wanted[starts]
-    seed = int(np.random.randint(1_000_000)) if seed is None else seed
     return TimeseriesDataset(windows, y, batch_size, shuffle, seed)
 
 

@@ -174,6 +174,34 @@ def test_a_mask_is_read_off_the_output():
     check(program, arrays, {}, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("slope", [0.2, 3.0])
+def test_a_leaky_mask_is_read_off_the_output(slope):
+    x, w = Input("x", (32, 20), "float32"), Input("w", (20, 64), "float32")
+    v = Input("v", (64, 64), "float32")
+    sums = matmul(exp(x), w)
+    zero = fill(0, sums)
+    mask = less(zero, sums)
+    y = where(mask, sums, multiply(sums, fill(slope, sums)))
+    outputs = {"y": y, "d": where(mask, matmul(y, v), zero)}
+    program = pure(Graph.of("mask", [x, w, v], outputs))
+    arrays = drawn(x, w, v)
+    arrays["w"][:, :3] = 0.0
+    arrays["w"][:, 4] = -1e-45  # times a slope below 1, a negative zero
+    assert [each.out.buffer.kind for each in products(program)] == ["register"] * 2
+    check(program, arrays, {}, rtol=2e-5, atol=1e-3)
+
+
+def test_a_mask_of_a_falling_slope_is_not_read_off_the_output():
+    x = Input("x", (32, 64), "float32")
+    zero = fill(0, x)
+    mask = less(zero, x)
+    outputs = {
+        "y": where(mask, x, multiply(x, fill(-0.5, x))),
+        "d": where(mask, x, zero),
+    }
+    check(pure(Graph.of("mask", [x], outputs)), drawn(x), {}, rtol=0, atol=0)
+
+
 def step(optimizer, batch=24, units=(40, 40), features=20, **more):
     model = models.Sequential(
         [layers.Input((features,))]

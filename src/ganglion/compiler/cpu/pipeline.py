@@ -45,6 +45,7 @@ from ganglion.compiler.plan.passes.graph import (
     is_empty,
     is_integer_product,
     is_narrow,
+    is_relu,
     light_inputs_in_loops,
     masks_of_outputs,
     one_pass,
@@ -176,7 +177,8 @@ PIPELINE = Pipeline(
             "output-masks",
             "what ReLU makes says where its slope is 1: what it is made of can go",
             masks_of_outputs,
-            ops=("maximum",),
+            ops=("maximum", "where"),
+            where=is_relu,
             in_loops=True,
         ),
         graph_pass(

@@ -21,6 +21,7 @@ from ganglion.compiler.ir.pointwise import (
     maximum,
     multiply,
     subtract,
+    where,
 )
 from ganglion.compiler.ir.scan import instantiated, scan
 from ganglion.compiler.ir.shaping import (
@@ -150,20 +151,29 @@ def _transposed(value: Value) -> Value:
 
 # ---- masks ---------------------------------------------------------------------------
 # The gradient of ReLU asks where its input was larger than 0. Its output says the same,
-# and is kept for the layer behind it: so the input need not be.
+# and is kept for the layer behind it: so the input need not be. So does leaky ReLU's.
 
 
 def masks_of_outputs(graph: Graph) -> Graph:
-    """Return a graph that asks b < maximum(a, b) instead of b < a, which is the same.
+    """Return a graph that asks what ReLU made where it asked what that is made of.
 
-    Both are false where one of them is not a number.
+    It asks b < maximum(a, b) instead of b < a, which is the same: both are false where
+    one of them is not a number. Likewise 0 < where(0 < x, x, slope x) instead of 0 < x.
     """
     pairs = {tuple(map(id, n.inputs)) for n in graph.nodes if n.op is maximum}
     larger: dict[tuple[int, ...], Value] = {}
+    leaky = _leaky_by_mask(graph)
+    activated: dict[Value, Value] = {}
 
     def rule(old: Node, new: Node) -> Value:
         if old.op is maximum:
             return larger.setdefault(tuple(map(id, old.inputs)), new)
+        if old in leaky:
+            (zero, x), (node, slope) = new.inputs, leaky[old]
+            activated[node] = where(new, x, multiply(x, slope))
+            return less(zero, activated[node])
+        if old in activated:
+            return activated[old]
         if old.op is not less:
             return new
         pair = tuple(map(id, reversed(old.inputs)))
@@ -175,6 +185,35 @@ def masks_of_outputs(graph: Graph) -> Graph:
         return less(b, larger[pair])
 
     return rewritten(graph, rule)
+
+
+def is_relu(node: Node) -> bool:
+    """Return whether a node may be a ReLU, or is a leaky one."""
+    return node.op is maximum or (node.op is where and _slope(node) is not None)
+
+
+def _leaky_by_mask(graph: Graph) -> dict[Value, tuple[Node, Value]]:
+    """Return each leaky ReLU and its slope by its mask, if others ask for that, too."""
+    uses = Counter(source for node in graph.nodes for source in node.inputs)
+    leaky = {}
+    for node in graph.nodes:
+        slope = _slope(node) if node.op is where else None
+        if slope is not None and uses[node.inputs[0]] > 1:
+            leaky[node.inputs[0]] = node, slope
+    return leaky
+
+
+def _slope(node: Node) -> Value | None:
+    """Return the slope of where(0 < x, x, slope x), if that is positive where x is."""
+    mask, x, scaled = node.inputs
+    if not (isinstance(mask, Node) and isinstance(scaled, Node)):
+        return None
+    if (mask.op, scaled.op) != (less, multiply) or splat(mask.inputs[0]) != 0:
+        return None
+    number = splat(scaled.inputs[1])
+    if number is None or not number > 0:
+        return None
+    return scaled.inputs[1] if mask.inputs[1] is x is scaled.inputs[0] else None
 
 
 # ---- mean and variance in one pass over the data -------------------------------------

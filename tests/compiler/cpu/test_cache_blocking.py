@@ -110,6 +110,25 @@ def test_who_makes_slices_for_a_later_member_joins():
     assert arrange(kernels) == (kernels, (Segment(0, 3, 32),))
 
 
+@pytest.mark.parametrize(("columns", "slices"), [(4096, [16]), (65536, [32, 16])])
+def test_large_slices_are_not_made_larger_for_a_kernel_of_few(columns, slices):
+    """A kernel with half as many units joins only where a slice stays small."""
+    x, t, u, v = (
+        Buffer(name, (32, columns), np.dtype("float32"), kind)
+        for name, kind in zip("xtuv", ["data"] + ["arena"] * 3, strict=True)
+    )
+
+    def loop(source, target, rows):
+        strides = (32 // rows * columns, columns, 1)
+        load = Load(x.dtype, View(source, strides))
+        shape = (rows, 32 // rows, columns)
+        return Loop.of("copy", shape, load, View(target, strides))
+
+    kernels = [loop(x, t, 32), loop(t, u, 32), loop(u, v, 16), loop(v, x, 16)]
+    _, segments = arrange(kernels)
+    assert [segment.slices for segment in segments] == slices
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3, 4])
 def test_a_slice_of_its_own_gives_a_thread_the_same_bits(threads, monkeypatch):
     monkeypatch.setattr(tuning, "CPU", replace(tuning.CPU, worth_stealing=0.0))

@@ -267,6 +267,16 @@ def test_the_size_of_tiles_suits_the_images():
     assert [span(5, size) for size in (4, 8, 12, 28)] == [8, 8, 8, 8]
 
 
+@pytest.mark.parametrize(("images", "pieces"), [(64, 32), (16, 8)])
+def test_pieces_are_no_larger_than_blocks_of_whole_images(images, pieces):
+    """Where a cache holds half of a piece, twice as many pieces cost no more."""
+    case = pass_of("conv", 3, (images, 8, 8), (256, 256), ((1, 1),) * 2)
+    plan = build(program_of(OPS["conv"], *case))
+    (kernel,) = (k for k in plan.kernels if isinstance(k, lower_winograd.WinogradConv))
+    assert kernel.tiling.pieces == pieces
+    assert kernel.tiling.aligned
+
+
 def grads_of(arrays, attrs):
     """Return the kernel that adds up the products of a gradient."""
     plan = build(program_of(OPS["conv_kernel"], arrays, attrs))

@@ -336,17 +336,22 @@ def _suits(
 ) -> bool:
     """Return whether a segment may have as many slices as some units allow.
 
-    A few slices do where a slice of everything is small; large ones are cut finely.
+    A few slices do where a slice of everything is small; large ones are cut as finely
+    as each kernel can be.
     """
-    slices = -(-units // _step(units, (*members, *joining)))
-    if slices >= CPU.enough_slices:
-        return True
-    coarser = slices < -(-before // _step(before, members))  # then all slices grow
-    grown = (*members, *joining) if coarser else joining
+    slices = _slices(units, (*members, *joining))
+    coarser = [m for m in joining if slices < _slices(_units(m), (m,))]
+    if slices < _slices(before, members):
+        coarser += members
+    grown = coarser if slices >= CPU.enough_slices else (*coarser, *joining)
     own = {buffer for member in grown for buffer in member.own}
     return slices >= CPU.fewest_slices and all(
         buffer.nbytes <= CPU.slice_bytes * slices for buffer in own
     )
+
+
+def _slices(units: int, members: Sequence[_Member]) -> int:
+    return -(-units // _step(units, members))
 
 
 def _all_go(

@@ -134,6 +134,8 @@ def _cut(tiling: Tiling, most: int, at_once: int) -> Tiling:
         each = tiles // images if images >= pieces else 1
         piece = -(-tiles // (each * pieces)) * each
     blocks = -(-piece // max(FEWEST_TILES, most))
+    if equal_pieces * blocks <= at_once and piece % (blocks * (tiles // images)) == 0:
+        piece, blocks = piece // blocks, 1  # of whole images: they cost no more
     return replace(tiling, piece=piece, block=-(-piece // blocks))
 
 

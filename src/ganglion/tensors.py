@@ -345,6 +345,17 @@ class Tensor(np.ndarray):
             )
         return self
 
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Refuse PyTorch's functions: no gradient would come back through them."""
+        raise TypeError(
+            f"{getattr(function, '__name__', function)} of PyTorch does not take "
+            "tensors of Ganglion. Use `keras.ops` and `keras.losses`; for "
+            "numbers alone, `torch.from_numpy(x.numpy())`."
+        )
+
     def backward(self) -> None:
         """Compute the gradients of all trainable variables, as in PyTorch."""
         call_function("backward", self)

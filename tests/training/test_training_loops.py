@@ -364,3 +364,16 @@ def test_steps_per_execution_groups_the_hooks_of_a_stream():
     assert older == [1, 3, 5, 7]
     with pytest.raises(ValueError, match="`steps_per_execution` must be a whole"):
         model.compile("sgd", "mse", steps_per_execution=0)
+
+
+def test_what_pytorch_asks_of_its_own_modules_says_what_to_do() -> None:
+    torch = pytest.importorskip("torch")
+    model = ganglion.Sequential([ganglion.Input((3,)), ganglion.layers.Dense(1)]).to(
+        "cpu"
+    )
+    outputs, targets = model(torch.ones(2, 3)), torch.ones(2, 1)
+    with pytest.raises(NotImplementedError, match=r"keras\.optimizers"):
+        torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(TypeError, match=r"mse_loss of PyTorch.*keras\.losses"):
+        torch.nn.MSELoss()(outputs, targets)
+    np.testing.assert_array_equal(targets - outputs, 1 - outputs)

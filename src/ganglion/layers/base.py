@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Self
 
 from ganglion import (
     activations,
@@ -283,6 +283,19 @@ class Layer(WeightHolder):
     def zero_grad(self) -> None:
         """Forget the gradients that `loss.backward()` found, as in PyTorch."""
         call_function("zero_grad", self.trainable_variables)
+
+    def to(self, device: Any) -> Self:
+        """Return the layer itself, wherever PyTorch would move it."""
+        return self
+
+    def parameters(self, recurse: bool = True) -> Any:
+        """Refuse what optimizers of PyTorch ask a model for."""
+        raise NotImplementedError(
+            f"{type(self).__name__}.parameters: optimizers of PyTorch do not train "
+            "models of Ganglion. Use one of `keras.optimizers`: `loss.backward()`, "
+            "then `optimizer.apply([v.value.grad for v in model.trainable_weights], "
+            "model.trainable_weights)`."
+        )
 
     def add_metric(
         self, value: Any, name: str | None = None, aggregation: str | None = None

@@ -66,7 +66,7 @@ def step_of_model(model, x, y, batch, rows):
     table = Table(x, y)
     signature = table.signature(batch, rows, False)
     step = model._step_cache.traced("train", table, signature)
-    state = {name: v.numpy().copy() for name, v in step.variables.items()}
+    state = {name: v.array.copy() for name, v in step.variables.items()}
     arrays = table.arrays()
     return step.program, {name: arrays[name] for name in step.program.data}, state
 

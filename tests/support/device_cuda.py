@@ -334,7 +334,7 @@ def training(name, rows=12_800, batch=None):
     model = recipes.build(recipe)
     signature = table.signature(size, rows, recipe.shuffle)
     step = model._step_cache.traced("train", table, signature)
-    state = {key: variable.numpy().copy() for key, variable in step.variables.items()}
+    state = {key: variable.array.copy() for key, variable in step.variables.items()}
     arrays = table.arrays()
     return (
         step.program,

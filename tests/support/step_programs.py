@@ -27,6 +27,6 @@ def step_of(name, rows=6, batch=4, kind="train", shuffle=True):
     model = recipes.build(recipe)
     signature = table.signature(batch, rows, shuffle)
     step = model._step_cache.traced(kind, table, signature)
-    state = {n: v.numpy() for n, v in step.variables.items()}
+    state = {n: v.array.copy() for n, v in step.variables.items()}
     assert state_arrays(step, {}).keys() == state.keys()
     return step.program, table.arrays(), state

@@ -92,9 +92,7 @@ def states_of(steps):
     """Return copies of the variables of each step, named as the first one's."""
     names = list(steps[0].variables)
     return [
-        dict(
-            zip(names, (v.numpy().copy() for v in step.variables.values()), strict=True)
-        )
+        dict(zip(names, (v.array.copy() for v in step.variables.values()), strict=True))
         for step in steps
     ]
 

@@ -45,7 +45,7 @@ def classifier(batch, features=24, classes=10):
     table = Table(x, rng.integers(0, classes, 3 * batch).astype("int32"))
     signature = table.signature(batch, len(x), False)
     step = model._step_cache.traced("train", table, signature)
-    state = {key: variable.numpy().copy() for key, variable in step.variables.items()}
+    state = {key: variable.array.copy() for key, variable in step.variables.items()}
     arrays = table.arrays()
     return step.program, {key: arrays[key] for key in step.program.data}, state
 
@@ -77,7 +77,7 @@ def attention_scores(batch, causal):
     table = Table(x, y)
     signature = table.signature(batch, len(x), False)
     step = model._step_cache.traced("train", table, signature)
-    state = {key: variable.numpy().copy() for key, variable in step.variables.items()}
+    state = {key: variable.array.copy() for key, variable in step.variables.items()}
     arrays = table.arrays()
     return step.program, {key: arrays[key] for key in step.program.data}, state
 

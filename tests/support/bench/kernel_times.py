@@ -37,7 +37,7 @@ def compiled(name: str) -> tuple[backend.CompiledProgram, dict[str, np.ndarray]]
     table = Table(*recipes.noise(recipe, recipe.batch_size))
     signature = table.signature(recipe.batch_size, recipe.batch_size, False)
     step = recipes.build(recipe)._step_cache.traced("train", table, signature)
-    arrays = {key: value.numpy().copy() for key, value in step.variables.items()}
+    arrays = {key: value.array.copy() for key, value in step.variables.items()}
     return backend.compile(step.program), table.arrays() | arrays
 
 

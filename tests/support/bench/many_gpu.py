@@ -53,7 +53,7 @@ def states_of(step: Any, task: many_bench.Task) -> list[dict[str, np.ndarray]]:
     """Return variables for each model, with weights and rates of its own."""
     draws, states = np.random.default_rng(0), []
     for rate in task.network.rates(task.models):
-        state = {name: v.numpy().copy() for name, v in step.variables.items()}
+        state = {name: v.array.copy() for name, v in step.variables.items()}
         for name, array in state.items():
             if array.ndim == 2:
                 array[...] = draws.normal(size=array.shape) * array.shape[0] ** -0.5

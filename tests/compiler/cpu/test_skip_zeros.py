@@ -21,9 +21,16 @@ from ganglion.compiler.ir.shaping import transpose
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 from ganglion.compiler.plan.kernels import Contract
 
-pytestmark = pytest.mark.usefixtures("listed_zeros", "own_tiles")
+pytestmark = pytest.mark.usefixtures("listed_zeros", "tiles")
 
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
+
+
+@pytest.fixture(params=["own tiles", "one text"])
+def tiles(request):
+    """Products have tiles made for their shapes, or one text for all of them."""
+    if request.param == "own tiles":
+        request.getfixturevalue("own_tiles")
 
 
 @pytest.fixture

@@ -88,6 +88,21 @@ def test_a_step_has_the_same_bits(monkeypatch):
     same(told, ran(compiled(program, 1), data, state, 2))
 
 
+def test_a_new_width_needs_no_new_texts():
+    """Neither of loops, nor of products that go through lists of nonzeros."""
+
+    def keys(width):
+        norm, drop = layers.BatchNormalization(), layers.Dropout(0.1)
+        parts = [layers.Dense(width, "relu"), norm, drop, layers.Dense(10, "softmax")]
+        model = models.Sequential(parts)
+        model.compile("adam", "sparse_categorical_crossentropy")
+        x, y = np.ones((64, 200), "float32"), np.zeros(64, "int32")
+        program, _, _ = step_of_model(model, x, y, 64, 64)
+        return {form_of(kernel).key for kernel in build(program).kernels}
+
+    assert keys(104) == keys(72)
+
+
 @pytest.mark.parametrize("strides", [(40, 2), (1, 0)])
 def test_rows_that_an_index_chooses(monkeypatch, strides):
     """Of each lane another, or of all the same."""

@@ -1,11 +1,11 @@
 ; plan golden  3 kernels, arena 256 bytes
-;     0 for 1 groups of 2, inner 17: nonzeros0:int32[1, 1, 48] = where x:float32[2, 17] is not zero  [one thread]
-;     1 matmul for batch 1, rows 2, columns 4, inner 17: t1:float32[2, 4] = x:float32[2, 17] · w:float32[17, 4]  at nonzeros0  [one thread]
-;     2 for [8]: y@[1] = t1@[1]  [one thread]  | all wait
+;     0 for 1 groups of 3, inner 17: nonzeros0:int32[1, 1, 48] = where x:float32[3, 17] is not zero  [one thread]
+;     1 matmul for batch 1, rows 3, columns 4, inner 17: t1:float32[3, 4] = x:float32[3, 17] · w:float32[17, 4]  at nonzeros0  [one thread]
+;     2 for [12]: y@[1] = t1@[1]  [one thread]  | all wait
 ; []
 declare <16 x i32> @llvm.experimental.vector.compress.v16i32(<16 x i32>, <16 x i1>, <16 x i32>)
 declare i16 @llvm.ctpop.i16(i16)
-define void @kb01ffa7883910c40e3ad2909(ptr noalias %args, i64 %lo, i64 %hi) #0 {
+define void @k6a20a6e4fe889f244092730e(ptr noalias %args, i64 %lo, i64 %hi) #0 {
 entry:
   %slot13 = getelementptr inbounds ptr, ptr %args, i64 0
   %base14 = load ptr, ptr %slot13, align 8
@@ -14,64 +14,73 @@ entry:
   %v3 = icmp slt i64 %lo, %hi
   br i1 %v3, label %head1, label %after2
 head1:
-  %i4 = phi i64 [ %lo, %entry ], [ %v56, %after29 ]
+  %i4 = phi i64 [ %lo, %entry ], [ %v65, %after32 ]
   %v5 = sdiv i64 %i4, 1
   %v6 = srem i64 %i4, 1
   %v7 = srem i64 %v5, 1
   %v8 = sdiv i64 %v5, 1
-  %v9 = mul nsw i64 %v7, 34
-  %v10 = mul nsw i64 %v6, 2
+  %v9 = mul nsw i64 %v7, 51
+  %v10 = mul nsw i64 %v6, 3
   %v11 = mul nsw i64 %v10, 17
   %v12 = add nsw i64 %v9, %v11
   %v15 = getelementptr inbounds i32, ptr %base14, i64 %v12
   %v18 = mul nsw i64 %i4, 48
   %v19 = getelementptr inbounds i32, ptr %base17, i64 %v18
   %v20 = getelementptr inbounds i32, ptr %v15, i64 17
-  %v21 = load <16 x i32>, ptr %v15, align 4
-  %v22 = load <16 x i32>, ptr %v20, align 4
-  %v23 = or <16 x i32> %v21, %v22
-  %v24 = icmp ne <16 x i32> %v23, zeroinitializer
-  %v25 = bitcast <16 x i1> %v24 to i16
-  %v26 = icmp eq i16 %v25, -1
-  br i1 %v26, label %yes27, label %no28
-yes27:
+  %v21 = getelementptr inbounds i32, ptr %v15, i64 34
+  %v22 = load <16 x i32>, ptr %v15, align 4
+  %v23 = load <16 x i32>, ptr %v20, align 4
+  %v24 = or <16 x i32> %v22, %v23
+  %v25 = load <16 x i32>, ptr %v21, align 4
+  %v26 = or <16 x i32> %v24, %v25
+  %v27 = icmp ne <16 x i32> %v26, zeroinitializer
+  %v28 = bitcast <16 x i1> %v27 to i16
+  %v29 = icmp eq i16 %v28, -1
+  br i1 %v29, label %yes30, label %no31
+yes30:
   store i32 -1, ptr %v19, align 4
-  br label %after29
-no28:
-  %v30 = getelementptr inbounds i32, ptr %v19, i64 16
-  %v31 = getelementptr inbounds i32, ptr %v15, i64 17
-  %v32 = load <16 x i32>, ptr %v15, align 4
-  %v33 = load <16 x i32>, ptr %v31, align 4
-  %v34 = or <16 x i32> %v32, %v33
-  %v35 = icmp ne <16 x i32> %v34, zeroinitializer
-  %v36 = bitcast <16 x i1> %v35 to i16
-  %v37 = insertelement <16 x i64> poison, i64 0, i64 0
-  %v38 = shufflevector <16 x i64> %v37, <16 x i64> poison, <16 x i32> zeroinitializer
-  %v39 = add <16 x i64> %v38, <i64 0, i64 1, i64 2, i64 3, i64 4, i64 5, i64 6, i64 7, i64 8, i64 9, i64 10, i64 11, i64 12, i64 13, i64 14, i64 15>
-  %v40 = trunc <16 x i64> %v39 to <16 x i32>
-  %v41 = bitcast i16 %v36 to <16 x i1>
-  %v42 = call <16 x i32> @llvm.experimental.vector.compress.v16i32(<16 x i32> %v40, <16 x i1> %v41, <16 x i32> poison)
-  store <16 x i32> %v42, ptr %v30, align 4
-  %v43 = call i16 @llvm.ctpop.i16(i16 %v36)
-  %v44 = zext i16 %v43 to i64
-  %v45 = getelementptr inbounds i32, ptr %v30, i64 %v44
-  %v46 = trunc i64 16 to i32
-  store i32 %v46, ptr %v45, align 4
-  %v47 = getelementptr inbounds i32, ptr %v15, i64 16
-  %v48 = getelementptr inbounds i32, ptr %v47, i64 17
-  %v49 = load i32, ptr %v47, align 4
-  %v50 = load i32, ptr %v48, align 4
-  %v51 = or i32 %v49, %v50
-  %v52 = icmp ne i32 %v51, 0
-  %v53 = zext i1 %v52 to i64
-  %v54 = add nsw i64 %v44, %v53
-  %v55 = trunc i64 %v54 to i32
-  store i32 %v55, ptr %v19, align 4
-  br label %after29
-after29:
-  %v56 = add nsw i64 %i4, 1
-  %v57 = icmp slt i64 %v56, %hi
-  br i1 %v57, label %head1, label %after2
+  br label %after32
+no31:
+  %v33 = getelementptr inbounds i32, ptr %v19, i64 16
+  %v34 = getelementptr inbounds i32, ptr %v15, i64 17
+  %v35 = getelementptr inbounds i32, ptr %v15, i64 34
+  %v36 = load <16 x i32>, ptr %v15, align 4
+  %v37 = load <16 x i32>, ptr %v34, align 4
+  %v38 = or <16 x i32> %v36, %v37
+  %v39 = load <16 x i32>, ptr %v35, align 4
+  %v40 = or <16 x i32> %v38, %v39
+  %v41 = icmp ne <16 x i32> %v40, zeroinitializer
+  %v42 = bitcast <16 x i1> %v41 to i16
+  %v43 = insertelement <16 x i64> poison, i64 0, i64 0
+  %v44 = shufflevector <16 x i64> %v43, <16 x i64> poison, <16 x i32> zeroinitializer
+  %v45 = add <16 x i64> %v44, <i64 0, i64 1, i64 2, i64 3, i64 4, i64 5, i64 6, i64 7, i64 8, i64 9, i64 10, i64 11, i64 12, i64 13, i64 14, i64 15>
+  %v46 = trunc <16 x i64> %v45 to <16 x i32>
+  %v47 = bitcast i16 %v42 to <16 x i1>
+  %v48 = call <16 x i32> @llvm.experimental.vector.compress.v16i32(<16 x i32> %v46, <16 x i1> %v47, <16 x i32> poison)
+  store <16 x i32> %v48, ptr %v33, align 4
+  %v49 = call i16 @llvm.ctpop.i16(i16 %v42)
+  %v50 = zext i16 %v49 to i64
+  %v51 = getelementptr inbounds i32, ptr %v33, i64 %v50
+  %v52 = trunc i64 16 to i32
+  store i32 %v52, ptr %v51, align 4
+  %v53 = getelementptr inbounds i32, ptr %v15, i64 16
+  %v54 = getelementptr inbounds i32, ptr %v53, i64 17
+  %v55 = getelementptr inbounds i32, ptr %v53, i64 34
+  %v56 = load i32, ptr %v53, align 4
+  %v57 = load i32, ptr %v54, align 4
+  %v58 = or i32 %v56, %v57
+  %v59 = load i32, ptr %v55, align 4
+  %v60 = or i32 %v58, %v59
+  %v61 = icmp ne i32 %v60, 0
+  %v62 = zext i1 %v61 to i64
+  %v63 = add nsw i64 %v50, %v62
+  %v64 = trunc i64 %v63 to i32
+  store i32 %v64, ptr %v19, align 4
+  br label %after32
+after32:
+  %v65 = add nsw i64 %i4, 1
+  %v66 = icmp slt i64 %v65, %hi
+  br i1 %v66, label %head1, label %after2
 after2:
   ret void
 }
@@ -80,7 +89,7 @@ attributes #0 = { nounwind }
 
 ; []
 declare <4 x float> @llvm.fma.v4f32(<4 x float>, <4 x float>, <4 x float>)
-define void @k73708c614f6a445cd829c7e6(ptr noalias %args, i64 %lo, i64 %hi) #0 {
+define void @k06489f7ed55ed3187d7c957b(ptr noalias %args, i64 %lo, i64 %hi) #0 {
 entry:
   %slot17 = getelementptr inbounds ptr, ptr %args, i64 0
   %base18 = load ptr, ptr %slot17, align 8
@@ -90,23 +99,23 @@ entry:
   %base34 = load ptr, ptr %slot33, align 8
   %slot36 = getelementptr inbounds ptr, ptr %args, i64 3
   %base37 = load ptr, ptr %slot36, align 8
-  %slot76 = getelementptr inbounds ptr, ptr %args, i64 4
-  %base77 = load ptr, ptr %slot76, align 8
+  %slot83 = getelementptr inbounds ptr, ptr %args, i64 4
+  %base84 = load ptr, ptr %slot83, align 8
   %v3 = icmp slt i64 %lo, %hi
   br i1 %v3, label %head1, label %after2
 head1:
-  %i4 = phi i64 [ %lo, %entry ], [ %v107, %no14 ]
+  %i4 = phi i64 [ %lo, %entry ], [ %v124, %no14 ]
   %v5 = sdiv i64 %i4, 1
   %v6 = srem i64 %i4, 1
-  %v7 = mul nsw i64 %v5, 34
-  %v8 = mul nsw i64 %v5, 8
+  %v7 = mul nsw i64 %v5, 51
+  %v8 = mul nsw i64 %v5, 12
   %v9 = mul nsw i64 %v6, 16
   %v10 = icmp sge i64 %v6, 0
   %v11 = icmp slt i64 %v6, 1
   %v12 = and i1 %v10, %v11
   br i1 %v12, label %yes13, label %no14
 yes13:
-  %v15 = sdiv i64 0, 2
+  %v15 = sdiv i64 0, 3
   %v16 = add nsw i64 %v5, %v15
   %v19 = mul nsw i64 %v16, 48
   %v20 = getelementptr inbounds i32, ptr %base18, i64 %v19
@@ -121,7 +130,7 @@ yes13:
 yes30:
   %v35 = getelementptr inbounds float, ptr %base34, i64 %v7
   %v38 = getelementptr inbounds float, ptr %base37, i64 %v9
-  %v39 = sdiv i64 0, 2
+  %v39 = sdiv i64 0, 3
   %v40 = add nsw i64 %v5, %v39
   %v41 = mul nsw i64 %v40, 48
   %v42 = getelementptr inbounds i32, ptr %base18, i64 %v41
@@ -134,83 +143,102 @@ yes30:
   %v51 = icmp slt i64 0, %v48
   br i1 %v51, label %head49, label %after50
 head49:
-  %i52 = phi i64 [ 0, %yes30 ], [ %v71, %head49 ]
-  %c53 = phi <4 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes30 ], [ %v65, %head49 ]
-  %c54 = phi <4 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes30 ], [ %v70, %head49 ]
-  %v55 = getelementptr inbounds i32, ptr %v46, i64 %i52
-  %v56 = load i32, ptr %v55, align 4
-  %v57 = zext i32 %v56 to i64
-  %v58 = getelementptr inbounds float, ptr %v35, i64 %v57
-  %v59 = mul nsw i64 %v57, 4
-  %v60 = getelementptr inbounds float, ptr %v38, i64 %v59
-  %v61 = load <4 x float>, ptr %v60, align 4
-  %v62 = load float, ptr %v58, align 4
-  %v63 = insertelement <4 x float> poison, float %v62, i64 0
-  %v64 = shufflevector <4 x float> %v63, <4 x float> poison, <4 x i32> zeroinitializer
-  %v65 = call <4 x float> @llvm.fma.v4f32(<4 x float> %v64, <4 x float> %v61, <4 x float> %c53)
-  %v66 = getelementptr inbounds float, ptr %v58, i64 17
-  %v67 = load float, ptr %v66, align 4
-  %v68 = insertelement <4 x float> poison, float %v67, i64 0
-  %v69 = shufflevector <4 x float> %v68, <4 x float> poison, <4 x i32> zeroinitializer
-  %v70 = call <4 x float> @llvm.fma.v4f32(<4 x float> %v69, <4 x float> %v61, <4 x float> %c54)
-  %v71 = add nsw i64 %i52, 1
-  %v72 = icmp slt i64 %v71, %v48
-  br i1 %v72, label %head49, label %after50
+  %i52 = phi i64 [ 0, %yes30 ], [ %v77, %head49 ]
+  %c53 = phi <4 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes30 ], [ %v66, %head49 ]
+  %c54 = phi <4 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes30 ], [ %v71, %head49 ]
+  %c55 = phi <4 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes30 ], [ %v76, %head49 ]
+  %v56 = getelementptr inbounds i32, ptr %v46, i64 %i52
+  %v57 = load i32, ptr %v56, align 4
+  %v58 = zext i32 %v57 to i64
+  %v59 = getelementptr inbounds float, ptr %v35, i64 %v58
+  %v60 = mul nsw i64 %v58, 4
+  %v61 = getelementptr inbounds float, ptr %v38, i64 %v60
+  %v62 = load <4 x float>, ptr %v61, align 4
+  %v63 = load float, ptr %v59, align 4
+  %v64 = insertelement <4 x float> poison, float %v63, i64 0
+  %v65 = shufflevector <4 x float> %v64, <4 x float> poison, <4 x i32> zeroinitializer
+  %v66 = call <4 x float> @llvm.fma.v4f32(<4 x float> %v65, <4 x float> %v62, <4 x float> %c53)
+  %v67 = getelementptr inbounds float, ptr %v59, i64 17
+  %v68 = load float, ptr %v67, align 4
+  %v69 = insertelement <4 x float> poison, float %v68, i64 0
+  %v70 = shufflevector <4 x float> %v69, <4 x float> poison, <4 x i32> zeroinitializer
+  %v71 = call <4 x float> @llvm.fma.v4f32(<4 x float> %v70, <4 x float> %v62, <4 x float> %c54)
+  %v72 = getelementptr inbounds float, ptr %v59, i64 34
+  %v73 = load float, ptr %v72, align 4
+  %v74 = insertelement <4 x float> poison, float %v73, i64 0
+  %v75 = shufflevector <4 x float> %v74, <4 x float> poison, <4 x i32> zeroinitializer
+  %v76 = call <4 x float> @llvm.fma.v4f32(<4 x float> %v75, <4 x float> %v62, <4 x float> %c55)
+  %v77 = add nsw i64 %i52, 1
+  %v78 = icmp slt i64 %v77, %v48
+  br i1 %v78, label %head49, label %after50
 after50:
-  %v73 = phi <4 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes30 ], [ %v65, %head49 ]
-  %v74 = phi <4 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes30 ], [ %v70, %head49 ]
-  %v75 = add nsw i64 %v8, %v9
-  %v78 = getelementptr inbounds float, ptr %base77, i64 %v75
-  store <4 x float> %v73, ptr %v78, align 4
-  %v79 = add nsw i64 %v75, 4
-  %v80 = getelementptr inbounds float, ptr %base77, i64 %v79
-  store <4 x float> %v74, ptr %v80, align 4
+  %v79 = phi <4 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes30 ], [ %v66, %head49 ]
+  %v80 = phi <4 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes30 ], [ %v71, %head49 ]
+  %v81 = phi <4 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %yes30 ], [ %v76, %head49 ]
+  %v82 = add nsw i64 %v8, %v9
+  %v85 = getelementptr inbounds float, ptr %base84, i64 %v82
+  store <4 x float> %v79, ptr %v85, align 4
+  %v86 = add nsw i64 %v82, 4
+  %v87 = getelementptr inbounds float, ptr %base84, i64 %v86
+  store <4 x float> %v80, ptr %v87, align 4
+  %v88 = add nsw i64 %v82, 8
+  %v89 = getelementptr inbounds float, ptr %base84, i64 %v88
+  store <4 x float> %v81, ptr %v89, align 4
   br label %after32
 no31:
-  %v81 = getelementptr inbounds float, ptr %base34, i64 %v7
-  %v82 = getelementptr inbounds float, ptr %base37, i64 %v9
-  br label %head83
-head83:
-  %i85 = phi i64 [ 0, %no31 ], [ %v101, %head83 ]
-  %c86 = phi <4 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %no31 ], [ %v95, %head83 ]
-  %c87 = phi <4 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %no31 ], [ %v100, %head83 ]
-  %v88 = getelementptr inbounds float, ptr %v81, i64 %i85
-  %v89 = mul nsw i64 %i85, 4
-  %v90 = getelementptr inbounds float, ptr %v82, i64 %v89
-  %v91 = load <4 x float>, ptr %v90, align 4
-  %v92 = load float, ptr %v88, align 4
-  %v93 = insertelement <4 x float> poison, float %v92, i64 0
-  %v94 = shufflevector <4 x float> %v93, <4 x float> poison, <4 x i32> zeroinitializer
-  %v95 = call <4 x float> @llvm.fma.v4f32(<4 x float> %v94, <4 x float> %v91, <4 x float> %c86)
-  %v96 = getelementptr inbounds float, ptr %v88, i64 17
-  %v97 = load float, ptr %v96, align 4
-  %v98 = insertelement <4 x float> poison, float %v97, i64 0
-  %v99 = shufflevector <4 x float> %v98, <4 x float> poison, <4 x i32> zeroinitializer
-  %v100 = call <4 x float> @llvm.fma.v4f32(<4 x float> %v99, <4 x float> %v91, <4 x float> %c87)
-  %v101 = add nsw i64 %i85, 1
-  %v102 = icmp slt i64 %v101, 17
-  br i1 %v102, label %head83, label %after84
-after84:
-  %v103 = add nsw i64 %v8, %v9
-  %v104 = getelementptr inbounds float, ptr %base77, i64 %v103
-  store <4 x float> %v95, ptr %v104, align 4
-  %v105 = add nsw i64 %v103, 4
-  %v106 = getelementptr inbounds float, ptr %base77, i64 %v105
-  store <4 x float> %v100, ptr %v106, align 4
+  %v90 = getelementptr inbounds float, ptr %base34, i64 %v7
+  %v91 = getelementptr inbounds float, ptr %base37, i64 %v9
+  br label %head92
+head92:
+  %i94 = phi i64 [ 0, %no31 ], [ %v116, %head92 ]
+  %c95 = phi <4 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %no31 ], [ %v105, %head92 ]
+  %c96 = phi <4 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %no31 ], [ %v110, %head92 ]
+  %c97 = phi <4 x float> [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %no31 ], [ %v115, %head92 ]
+  %v98 = getelementptr inbounds float, ptr %v90, i64 %i94
+  %v99 = mul nsw i64 %i94, 4
+  %v100 = getelementptr inbounds float, ptr %v91, i64 %v99
+  %v101 = load <4 x float>, ptr %v100, align 4
+  %v102 = load float, ptr %v98, align 4
+  %v103 = insertelement <4 x float> poison, float %v102, i64 0
+  %v104 = shufflevector <4 x float> %v103, <4 x float> poison, <4 x i32> zeroinitializer
+  %v105 = call <4 x float> @llvm.fma.v4f32(<4 x float> %v104, <4 x float> %v101, <4 x float> %c95)
+  %v106 = getelementptr inbounds float, ptr %v98, i64 17
+  %v107 = load float, ptr %v106, align 4
+  %v108 = insertelement <4 x float> poison, float %v107, i64 0
+  %v109 = shufflevector <4 x float> %v108, <4 x float> poison, <4 x i32> zeroinitializer
+  %v110 = call <4 x float> @llvm.fma.v4f32(<4 x float> %v109, <4 x float> %v101, <4 x float> %c96)
+  %v111 = getelementptr inbounds float, ptr %v98, i64 34
+  %v112 = load float, ptr %v111, align 4
+  %v113 = insertelement <4 x float> poison, float %v112, i64 0
+  %v114 = shufflevector <4 x float> %v113, <4 x float> poison, <4 x i32> zeroinitializer
+  %v115 = call <4 x float> @llvm.fma.v4f32(<4 x float> %v114, <4 x float> %v101, <4 x float> %c97)
+  %v116 = add nsw i64 %i94, 1
+  %v117 = icmp slt i64 %v116, 17
+  br i1 %v117, label %head92, label %after93
+after93:
+  %v118 = add nsw i64 %v8, %v9
+  %v119 = getelementptr inbounds float, ptr %base84, i64 %v118
+  store <4 x float> %v105, ptr %v119, align 4
+  %v120 = add nsw i64 %v118, 4
+  %v121 = getelementptr inbounds float, ptr %base84, i64 %v120
+  store <4 x float> %v110, ptr %v121, align 4
+  %v122 = add nsw i64 %v118, 8
+  %v123 = getelementptr inbounds float, ptr %base84, i64 %v122
+  store <4 x float> %v115, ptr %v123, align 4
   br label %after32
 after32:
   br label %no14
 no14:
-  %v107 = add nsw i64 %i4, 1
-  %v108 = icmp slt i64 %v107, %hi
-  br i1 %v108, label %head1, label %after2
+  %v124 = add nsw i64 %i4, 1
+  %v125 = icmp slt i64 %v124, %hi
+  br i1 %v125, label %head1, label %after2
 after2:
   ret void
 }
 attributes #0 = { nounwind }
 !0 = !{}
 
-; [8]
+; [12]
 declare <16 x float> @llvm.masked.load.v16f32.p0(ptr, i32, <16 x i1>, <16 x float>)
 declare void @llvm.masked.store.v16f32.p0(<16 x float>, ptr, i32, <16 x i1>)
 define void @k66475048ebc161b117a9efac(ptr noalias %args, i64 %lo, i64 %hi) #0 {

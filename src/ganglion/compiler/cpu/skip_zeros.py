@@ -334,7 +334,10 @@ def nonzero_lists(contraction: Contract, number: int) -> Nonzeros:
         group,
         Buffer(f"every{number}", every.shape, _INDEX, "constant", every),
     )
-    return Nonzeros("nonzeros", contraction.batch, rows, inner, contraction.left, lists)
+    # Without strides of what a product makes of it: equal data has equal kernels.
+    axes = [Axis(axis.size, axis.left) for axis in (*contraction.batch, rows, inner)]
+    *outer, rows, inner = axes
+    return Nonzeros("nonzeros", tuple(outer), rows, inner, contraction.left, lists)
 
 
 def _bits(contraction: Contract, number: int) -> NonzeroBits:

@@ -6,6 +6,10 @@ processor busy with what lies in its caches; larger contractions have tiles made
 their shape (`gemm`). Every sum is one chain of products in the order of the inner
 indices, whatever the tiles are, and so has the same bits. An epilogue goes on with the
 sums of a tile; its text is a part of the product's, its numbers are parameters, too.
+
+Where the plan lists the indices at which a group of rows is not all zero, a tile is
+such a group, and goes through its list: if the lists leave out enough, which is seen
+when it runs.
 """
 
 from __future__ import annotations
@@ -22,7 +26,13 @@ from ganglion.compiler.cpu.emitter import Emitted, Emitter
 from ganglion.compiler.cpu.epilogue import Epilogue
 from ganglion.compiler.cpu.text import WIDTH, Parameter, Val, llvm_type
 from ganglion.compiler.cpu.tuning import CPU
-from ganglion.compiler.plan.kernels import Axis, Buffer, Contract, Loop
+from ganglion.compiler.plan.kernels import (
+    Axis,
+    Buffer,
+    Contract,
+    Loop,
+    NonzeroIndices,
+)
 
 TILE_ROWS = (8, 4, 2, 1)
 FEWEST_SUMS = 8  # vectors of a tile, so that none waits for the one before it
@@ -52,6 +62,7 @@ class ProductKind(NamedTuple):
     outer: int  # axes of the batch, and of rows but the last
     inner: int  # axes
     sums: bool  # whether the columns of the right operand are added up, too
+    group: int = 0  # rows that share a list of nonzero indices, if there are lists
     stores: bool = True  # its result, which may be for its epilogue alone
     epilogue: Any = None  # the key of it
 
@@ -59,6 +70,11 @@ class ProductKind(NamedTuple):
     def vectors(self) -> int:
         """Vectors of columns in a tile: of doubles, one takes the registers of two."""
         return 2 if self.dtype.itemsize <= 4 else 1
+
+    @property
+    def listed_vectors(self) -> int:
+        """The same of a tile that goes through a list, whose rows are few."""
+        return CPU.tile_vectors // 2 * self.vectors
 
 
 class Sizes(NamedTuple):
@@ -78,6 +94,9 @@ class Sizes(NamedTuple):
     row: tuple[int, ...]  # size, strides in left and out
     outer: tuple[tuple[int, ...], ...]  # of each axis: size, strides in all three
     inner: tuple[tuple[int, ...], ...]  # of each axis: size, strides in left and right
+    # Of lists: how many at each index of the outer axes, the numbers that one has room
+    # for, and the nonzero indices of one that still leaves out enough.
+    lists: tuple[int, ...] = ()
 
     @staticmethod
     def of(kernel: Contract) -> Sizes:
@@ -92,6 +111,7 @@ class Sizes(NamedTuple):
             (rows.size, rows.left, rows.out),
             tuple((a.size, a.left, a.right, a.out) for a in outer_axes(kernel)),
             tuple((a.size, a.left, a.right) for a in kernel.inner),
+            _lists_of(kernel),
         )
 
     @staticmethod
@@ -109,13 +129,21 @@ class Sizes(NamedTuple):
             row=some(3),
             outer=tuple(some(4) for _ in range(kind.outer)),
             inner=tuple(some(3) for _ in range(kind.inner)),
+            lists=some(3 if kind.group else 0),
         )
 
     def values(self) -> tuple[int, ...]:
         """Return all numbers, one after the other."""
         nested = (*self.outer, *self.inner)
         axes = [number for axis in nested for number in axis]
-        return (*self[:6], *self.offsets, *self.row, *axes)
+        return (*self[:6], *self.offsets, *self.row, *axes, *self.lists)
+
+
+def _lists_of(kernel: Contract) -> tuple[int, ...]:
+    if not kernel.nonzeros:
+        return ()
+    *_, groups, length = kernel.nonzeros.buffer.shape
+    return groups, length, int(CPU.worth_skipping * kernel.inner[0].size)
 
 
 def outer_axes(kernel: Contract) -> tuple[Axis, ...]:
@@ -131,7 +159,20 @@ def _piece_of(kernel: Contract) -> tuple[int, int]:
     rows, columns = kernel.rows[-1].size, kernel.columns[0].size
     if outer_pieces(kernel) >= CPU.enough_pieces:
         return rows, columns
-    return (rows, 2 * WIDTH) if goes_by_panels(kernel) else (TILE_ROWS[0], columns)
+    if not goes_by_panels(kernel):
+        return TILE_ROWS[0], columns
+    return _listed_panel(rows, columns) if kernel.nonzeros else (rows, 2 * WIDTH)
+
+
+def _listed_panel(rows: int, columns: int) -> tuple[int, int]:
+    """Return the rows and columns of a piece that goes through lists.
+
+    Wide panels go through them less often; those that are too few for many threads
+    have some of the rows each.
+    """
+    width = CPU.tile_vectors * WIDTH
+    down = -(-CPU.many_threads // -(-columns // width))
+    return -(-rows // (down * TILE_ROWS[0])) * TILE_ROWS[0], width
 
 
 def is_small(kernel: Contract) -> bool:
@@ -139,7 +180,7 @@ def is_small(kernel: Contract) -> bool:
 
     For plain matrices those are a hundredth faster, and take 15 to 30 ms to compile.
     """
-    if kernel.bits or kernel.nonzeros or kernel.packed or kernel.prefetched:
+    if kernel.bits or kernel.packed or kernel.prefetched:
         return False
     if len(kernel.columns) != 1 or not kernel.rows or not kernel.inner:
         return False
@@ -148,7 +189,8 @@ def is_small(kernel: Contract) -> bool:
     count = math.prod(axis.size for axis in kernel.axes)
     is_plain = len(kernel.rows) == len(kernel.inner) == 1
     most = CPU.plain_product if is_plain else CPU.small_product
-    return count <= most and not blocks
+    has_tiles = not kernel.nonzeros or kernel.nonzeros.group in TILE_ROWS
+    return count <= most and has_tiles and not blocks
 
 
 def repays_epilogue(kernel: Contract) -> bool:
@@ -164,10 +206,13 @@ def kind_of(kernel: Contract) -> tuple[ProductKind, tuple[Buffer, ...]]:
         len(outer_axes(kernel)),
         len(kernel.inner),
         kernel.sums is not None,
+        kernel.nonzeros.group if kernel.nonzeros else 0,
         kernel.out.buffer.kind != "register",
     )
+    operands = (kernel.left.buffer, kernel.right.buffer, kernel.out.buffer)
     sums = (kernel.sums,) if kernel.sums else ()
-    return kind, (kernel.left.buffer, kernel.right.buffer, kernel.out.buffer, *sums)
+    lists = kernel.nonzeros
+    return kind, (*operands, *sums, *((lists.buffer, lists.every) if lists else ()))
 
 
 def told_buffers(kind: ProductKind) -> list[Buffer]:
@@ -176,7 +221,9 @@ def told_buffers(kind: ProductKind) -> list[Buffer]:
     kinds["out"] = "arena" if kind.stores else "register"
     if kind.sums:
         kinds["sums"] = "arena"
-    return [Buffer(name, (), kind.dtype, where) for name, where in kinds.items()]
+    numbers = [Buffer(name, (), kind.dtype, where) for name, where in kinds.items()]
+    lists = ("lists", "every") if kind.group else ()
+    return [*numbers, *(Buffer(name, (), np.dtype("int32"), "arena") for name in lists)]
 
 
 class Matrices(NamedTuple):
@@ -188,6 +235,7 @@ class Matrices(NamedTuple):
     at: list[str]  # indices of the outer axes
     first: str
     columns: str
+    lists: str  # the number of its first list, none without lists
 
 
 class ProductText:
@@ -230,10 +278,17 @@ class ProductText:
             self.emitter.address(self.buffers[1], right),
             self.emitter.address(self.buffers[2], out) if self.kind.stores else "",
             *(at, column, columns),
+            text.times(number, sizes.lists[0]) if self.kind.group else "",
         )
-        self._each_tile(
-            first, rows, TILE_ROWS, lambda row, size: self._rows(matrices, row, size)
-        )
+        dense = partial(self._rows, matrices, False)
+        dense = partial(self._each_tile, first, rows, TILE_ROWS, dense)
+        if self.kind.group:
+            listed = partial(self._rows, matrices, True)
+            steps = TILE_ROWS[TILE_ROWS.index(self.kind.group) :]
+            listed = partial(self._each_tile, first, rows, steps, listed)
+            text.when(self._leaves_out(matrices, first, rows), listed, dense)
+        else:
+            dense()
         if self.kind.sums:
             is_first = text.let(f"icmp eq i64 {down}, 0")
             text.when(is_first, lambda: self._column_sums(matrices))
@@ -283,15 +338,18 @@ class ProductText:
             start = text.add(first, text.rounded_down(size, 2 * step))
             text.when(some, partial(body, start, step))
 
-    def _across(
-        self, matrices: Matrices, height: int, body: Callable[[str, int], None]
-    ) -> None:
-        """Run a body for vectors of columns: several, one, then the lanes left over.
+    def _vectors(self, height: int) -> int:
+        """Return how many vectors of columns a tile of so many rows has at most.
 
-        A tile of a row or two has more of them: a sum waits for the one before it.
+        One of a row or two has more of them: a sum waits for the one before it.
         """
+        return self.kind.vectors * max(1, FEWEST_SUMS // (2 * height))
+
+    def _across(
+        self, matrices: Matrices, most: int, body: Callable[[str, int], None]
+    ) -> None:
+        """Run a body for vectors of columns: several, one, then the lanes left over."""
         text, columns = self.text, matrices.columns
-        most = self.kind.vectors * max(1, FEWEST_SUMS // (2 * max(height, 1)))
         widths = tuple(WIDTH << n for n in reversed(range(most.bit_length())))
 
         def vectors(column: str, width: int) -> None:
@@ -306,9 +364,12 @@ class ProductText:
 
     # ---- a tile --------------------------------------------------------------------
 
-    def _rows(self, matrices: Matrices, row: str, height: int) -> None:
-        """Multiply some rows by all columns of a piece."""
+    def _rows(self, matrices: Matrices, listed: bool, row: str, height: int) -> None:
+        """Multiply some rows by all columns of a piece, perhaps through their list."""
         epilogue, (_, left, out) = self.epilogue, self.sizes.row
+        most = self.kind.listed_vectors if listed else self._vectors(height)
+        main = (self.kind.group, most) if listed else (TILE_ROWS[0], self.kind.vectors)
+        indices = self._list(matrices, row) if listed else None
         lefts = self._lines(matrices.left, row, left, height)
         if epilogue and epilogue.tile:
             outs = self._lines(epilogue.tile, "0", epilogue.wide, height)
@@ -317,14 +378,18 @@ class ProductText:
 
         def tile(column: str, vectors: int) -> None:
             # Others are few: their text had better be short.
-            is_main = height == TILE_ROWS[0] and vectors == self.kind.vectors
+            is_main = (height, vectors) == main
             at = [*matrices.at, row, column]
             if epilogue and is_main:
-                self._prefetch(epilogue, at, height)
+                self._prefetch(epilogue, at, *main)
             right = self.text.address(matrices.right, self.element, column)
-            totals = self._inner(right, self._zeros(height * vectors), lefts, vectors)
+            zeros = self._zeros(height * vectors)
+            if indices is None:
+                totals = self._inner(right, zeros, lefts, vectors)
+            else:
+                totals = self._listed(indices, right, zeros, lefts, vectors)
             if epilogue and epilogue.tile and epilogue.is_light and is_main:
-                self._go_on(epilogue, at, totals)
+                self._go_on(epilogue, at, totals, vectors)
                 return
             first = "0" if epilogue and epilogue.tile else column
             for number, total in enumerate(totals):
@@ -335,20 +400,24 @@ class ProductText:
                 columns = tail.size if tail else str(vectors * WIDTH)
                 epilogue.call(*matrices.at, row, str(height), column, columns)
 
-        self._across(matrices, height, tile)
+        self._across(matrices, most, tile)
 
-    def _prefetch(self, epilogue: Epilogue, at: list[str], height: int) -> None:
+    def _prefetch(
+        self, epilogue: Epilogue, at: list[str], height: int, vectors: int
+    ) -> None:
         """Prefetch what an epilogue goes on with beside a tile."""
         *outer, row, column = at
         for below in range(height):
             point = [*outer, self.text.add(row, below), column]
-            epilogue.prefetch(self.emitter, point, self.kind.vectors)
+            epilogue.prefetch(self.emitter, point, vectors)
 
-    def _go_on(self, epilogue: Epilogue, at: list[str], totals: list[Val]) -> None:
+    def _go_on(
+        self, epilogue: Epilogue, at: list[str], totals: list[Val], vectors: int
+    ) -> None:
         """Go on with the sums of a tile in registers."""
         *outer, row, column = at
         for number, total in enumerate(totals):
-            below, vector = divmod(number, self.kind.vectors)
+            below, vector = divmod(number, vectors)
             beside = self.text.add(column, vector * WIDTH)
             epilogue.store([*outer, self.text.add(row, below), beside], total)
 
@@ -362,7 +431,7 @@ class ProductText:
             for vector, total in enumerate(totals):
                 self._store(total, sums, column, vector)
 
-        self._across(matrices, 1, tile)
+        self._across(matrices, self._vectors(1), tile)
 
     def _lines(self, base: str, row: str, stride: int, height: int) -> list[str]:
         """Return where some rows of a matrix begin."""
@@ -419,3 +488,59 @@ class ProductText:
                 old = totals[row * vectors + v]
                 sums.append(self.maths.fma(factor, vector, old))
         return sums
+
+    # ---- lists of nonzero indices ----------------------------------------------------
+
+    def _listed(
+        self,
+        indices: tuple[str, str],
+        right: str,
+        zeros: list[Val],
+        lefts: list[str],
+        vectors: int,
+    ) -> list[Val]:
+        """Add up over the inner indices of a list."""
+        text, element, (count, first) = self.text, self.element, indices
+        ((_, across, down),) = self.sizes.inner
+
+        def step(number: str, carried: list[Val]) -> list[Val]:
+            address = text.address(first, "i32", number)
+            short = text.let(f"load i32, ptr {address}, align 4")
+            index = text.let(f"zext i32 {short} to i64")
+            left = text.times(index, across)
+            lines = [text.address(line, element, left) for line in lefts]
+            below = text.address(right, element, text.times(index, down))
+            return self._step(lines, below, carried, vectors)
+
+        return text.carry(0, count, 1, zeros, step)
+
+    def _list(self, matrices: Matrices, row: str) -> tuple[str, str]:
+        """Return how many nonzero indices a row's group has, and where they are."""
+        text, (_, length, _) = self.text, self.sizes.lists
+        group, _ = text.divided(row, self.kind.group)
+        number = text.add(matrices.lists, group)
+        lists, every = self.buffers[3 + self.kind.sums :][:2]
+        base = self.emitter.base(lists)
+        head = text.address(base, "i32", text.times(number, length))
+        count = text.let(f"load i32, ptr {head}, align 4")
+        count = text.let(f"sext i32 {count} to i64")
+        full = text.let(f"icmp slt i64 {count}, 0")
+        own = text.address(head, "i32", NonzeroIndices.HEAD)
+        first = f"select i1 {full}, ptr {self.emitter.base(every)}, ptr {own}"
+        size = self.sizes.inner[0][0]
+        some = text.let(f"select i1 {full}, i64 {size}, i64 {count}")
+        return some, text.let(first)
+
+    def _leaves_out(self, matrices: Matrices, first: str, rows: str) -> str:
+        """Return whether the lists of some rows leave out enough to use them."""
+        text, group = self.text, self.kind.group
+
+        def add(row: str, carried: list[str]) -> list[str]:
+            count, _ = self._list(matrices, row)
+            return [text.add(carried[0], count)]
+
+        end = text.add(first, rows)
+        (total,) = text.loop(first, end, group, add, [("i64", "0")])
+        groups, _ = text.divided(text.add(rows, group - 1), group)
+        most = text.times(groups, self.sizes.lists[2])
+        return text.let(f"icmp sle i64 {total}, {most}")

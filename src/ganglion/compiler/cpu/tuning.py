@@ -39,7 +39,7 @@ class CpuTuning:
     halfway_vectors: int = 24  # between the transforms of a tile's columns and rows
     column_accumulators: int = 8  # vectors of column sums in one walk over the rows
     least_parameter: int = 16  # sizes below are constants of a loop's text
-    small_loop: float = 5_000.0  # work: more repays a text made for its sizes
+    small_loop: float = 50_000.0  # work: more repays a text made for its sizes
     long_axis: int = 128  # unless its vectors lie along so many elements
     lanes_worth_filling: int = 8  # by neighbouring sums
     narrow_sum: int = 32  # elements that are added up in their own type

@@ -159,6 +159,22 @@ def _limits(data: Any) -> np.iinfo[Any] | np.finfo[Any]:
     return np.iinfo(kind) if kind.kind in "iu" else np.finfo(kind)
 
 
+def sorted_segment_max(data: Any, segment_ids: Any) -> Any:
+    """Return the largest of each segment's rows, 0 for an empty one."""
+    largest = ops.segment_max(data, segment_ids)
+    return _without_empty(largest, data, segment_ids)
+
+
+def sorted_segment_min(data: Any, segment_ids: Any) -> Any:
+    """Return the least of each segment's rows, 0 for an empty one."""
+    return _without_empty(ops.segment_min(data, segment_ids), data, segment_ids)
+
+
+def _without_empty(values: Any, data: Any, segment_ids: Any) -> Any:
+    count = ops.segment_sum(ops.ones_like(data), segment_ids)
+    return ops.where(ops.equal(count, 0), ops.zeros_like(values), values)
+
+
 def segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any) -> Any:
     """Return the sum of each segment's rows over the root of their number."""
     total = ops.segment_sum(data, segment_ids, num_segments)
@@ -174,6 +190,18 @@ def segment_mean(data: Any, segment_ids: Any, num_segments: Any = None) -> Any:
     ones = ops.ones((data.shape[0], *(1 for _ in data.shape[1:])), data.dtype)
     count = ops.segment_sum(ones, segment_ids, num_segments)
     return ops.divide(total, ops.maximum(count, 1))
+
+
+def bincount(
+    arr: Any, weights: Any = None, minlength: Any = 0, axis: Any = None
+) -> Any:
+    """Return how often each whole number occurs in all, or in each row of a matrix."""
+    if axis is None:
+        arr = ops.ravel(arr)
+        weights = None if weights is None else ops.ravel(weights)
+    elif axis not in (-1, len(arr.shape) - 1):
+        raise ValueError(f"tf.math.bincount: axis must be None or -1, not {axis!r}.")
+    return ops.bincount(arr, weights, minlength or 0)
 
 
 def confusion_matrix(

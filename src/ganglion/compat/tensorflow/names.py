@@ -79,7 +79,8 @@ FUNCTIONS: tuple[tuple[str, str], ...] = (
         imag(input) = imag(x)
         real(input) = real(x)
         squared_difference(x, y) = arrays.squared_difference(x, y)
-        bincount(arr, weights, minlength) = bincount(x, weights, minlength)
+        bincount(arr, weights, minlength, axis) = \
+arrays.bincount(arr, weights, minlength, axis)
         ceil(x) = ceil(x)
         count_nonzero(input, axis) = count_nonzero(x, axis)
         cumprod(x, axis, exclusive, reverse) = \
@@ -113,7 +114,7 @@ arrays.cumprod(x, axis, exclusive, reverse)
         confusion_matrix(labels, predictions, num_classes, weights, dtype) = \
 arrays.confusion_matrix(labels, predictions, num_classes, weights, dtype)
         erfc(x) = arrays.erfc(x)
-        segment_max(data, segment_ids) = segment_max(data, segment_ids)
+        segment_max(data, segment_ids) = arrays.sorted_segment_max(data, segment_ids)
         segment_mean(data, segment_ids) = arrays.segment_mean(data, segment_ids)
         softmax(logits, axis=-1) = softmax(x, axis)
         unsorted_segment_max(data, segment_ids, num_segments) = \
@@ -130,7 +131,7 @@ special.cumulative_logsumexp(x, axis, exclusive, reverse)
         is_strictly_increasing(x) = special.is_strictly_increasing(x)
         lgamma(x) = special.lgamma(x)
         reciprocal_no_nan(x) = special.reciprocal_no_nan(x)
-        segment_min(data, segment_ids) = segment_min(data, segment_ids)
+        segment_min(data, segment_ids) = arrays.sorted_segment_min(data, segment_ids)
         segment_prod(data, segment_ids) = segment_prod(data, segment_ids)
         unsorted_segment_min(data, segment_ids, num_segments) = \
 arrays.segment_min(data, segment_ids, num_segments)

@@ -10,6 +10,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from ganglion import ops
 from ganglion.compat import aliases
 from ganglion.compat.tensorflow import arrays, dtypes, names, texts
 
@@ -17,6 +18,36 @@ _OWN = frozenset({
     "arrays", "boxes", "host", "nets", "pictures", "runtime", "signals", "special",
     "texts",
 })  # fmt: skip
+# Arguments that are one tensor each; numbers and lists are converted for functions of
+# these modules, which ask for shapes and types.
+_TENSORS = frozenset(
+    [
+        "a",
+        "arr",
+        "data",
+        "diagonal",
+        "image",
+        "images",
+        "img1",
+        "img2",
+        "indices",
+        "input",
+        "input_",
+        "labels",
+        "logits",
+        "matrix",
+        "params",
+        "per_example_loss",
+        "predictions",
+        "signal",
+        "signals",
+        "t",
+        "tensor",
+        "x",
+        "y",
+    ]
+)
+_NUMERIC = ("arrays", "boxes", "nets", "pictures", "signals", "special")
 # Labels and hints for TensorFlow's graphs, which change no result.
 _HINTS = ("name", "parallel_iterations", "back_prop", "swap_memory", "validate_indices")
 _DRAWING = ("random.", "image.random_", "nn.dropout")
@@ -112,6 +143,8 @@ def _renamed(
     is_open = entry.arguments[-1:] == ("*",)
     fixed = len(entry.arguments) - is_open
     on_texts = texts.ON_TEXTS.get(name)
+    is_numeric = entry.target.partition(".")[0] in _NUMERIC
+    tensors = [key for key in entry.arguments if is_numeric and key in _TENSORS]
     is_drawing = name.startswith(_DRAWING) and name != "random.set_seed"
 
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -136,6 +169,9 @@ def _renamed(
                 f"tf.{name}: the argument {min(unknown)!r} is not supported; those "
                 f"here are {', '.join(entry.arguments)}."
             )
+        for key in tensors:
+            if isinstance(arguments.get(key), (list, tuple, int, float)):
+                arguments[key] = ops.convert_to_tensor(arguments[key])
         if is_drawing and isinstance(arguments.get("seed"), int):
             arguments["seed"] = arrays.lasting_seed(arguments["seed"])
         ours = {renamed[key]: value for key, value in arguments.items()}

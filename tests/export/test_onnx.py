@@ -241,6 +241,58 @@ def test_a_subclass_that_was_called_needs_no_signature(
     np.testing.assert_allclose(output, expected, rtol=1e-5)
 
 
+class Difference(keras.Model):
+    """Takes two tensors as two arguments."""
+
+    def build(self, right_shape: Any, left_shape: Any) -> None:
+        self.built = True
+
+    def call(self, left: Any, right: Any, training: bool | None = None) -> Any:
+        return left - right
+
+
+def test_a_subclass_of_several_arguments(tmp_path: Path) -> None:
+    x, y = np.ones((2, 3), "float32"), np.full((2, 3), 5, "float32")
+    model, spec = Difference(), keras.InputSpec(shape=(None, 3))
+    model(x, y)
+    for signature in (None, [spec, spec]):
+        model.export(
+            tmp_path / "m.onnx",
+            format="onnx",
+            verbose=False,
+            input_signature=signature,
+        )
+        (output,) = onnx_runs.run(tmp_path / "m.onnx", [x, y])
+        np.testing.assert_allclose(output, x - y)
+
+
+def test_arguments_whose_shapes_nobody_noted_need_a_signature(tmp_path: Path) -> None:
+    class Unbuilt(keras.Model):
+        def call(self, left: Any, right: Any) -> Any:
+            return left - right
+
+    model = Unbuilt()
+    model(np.ones((2, 3)), np.ones((2, 3)))
+    with pytest.raises(ValueError, match="are not known"):
+        model.export(tmp_path / "m.onnx", format="onnx", verbose=False)
+
+
+def test_inputs_go_by_the_names_of_a_signature(tmp_path: Path) -> None:
+    pixels, ages = keras.Input((3,), name="a"), keras.Input((3,), name="b")
+    for inputs, names in ((pixels, ["pixels"]), ([pixels, ages], ["pixels", "ages"])):
+        model = keras.Model(
+            inputs, layers.Add()([pixels, pixels, ages][: len(names) + 1])
+        )
+        model.export(
+            tmp_path / "m.onnx",
+            format="onnx",
+            verbose=False,
+            input_signature=[keras.InputSpec(shape=(None, 3), name=n) for n in names],
+        )
+        ports = onnx_runs.session(tmp_path / "m.onnx").get_inputs()
+        assert [port.name for port in ports] == names
+
+
 def test_keras_signatures_are_understood(tmp_path: Path) -> None:
     """All that Keras documents for `input_signature`, and its option of ONNX."""
     model = keras.Sequential([keras.Input((3,)), layers.Dense(2)])

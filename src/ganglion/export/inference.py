@@ -34,6 +34,9 @@ from ganglion.compiler.ir.shaping import broadcast
 from ganglion.compiler.ir.simplify import simplify
 from ganglion.export.ports import STRINGS, Port
 from ganglion.export.text.front import Front, front_of
+from ganglion.layers.call_arguments import call_signature
+from ganglion.layers.construction import ShapesByName
+from ganglion.layers.input_spec import InputSpec
 from ganglion.layers.preprocessing.host import HostOutputs
 from ganglion.symbolic import TEXT, KerasTensor
 from ganglion.training.tracing import program_of, uncollected
@@ -78,10 +81,10 @@ def inference_of(
     with uncollected:
         with Scope(training=False) as scope:
             if front is not None:
-                passed: Any = HostOutputs(front.finished(data))
+                passed: Any = [HostOutputs(front.finished(data))]
             else:
-                passed = _structure(model, input_signature, data)
-            outputs = tree.flatten(model(passed))
+                passed = _arguments(model, input_signature, data)
+            outputs = tree.flatten(model(*passed))
         if may_draw:  # the state of a generator stays behind
             for seed in model._seed_generators:
                 scope.writes.pop(seed.state, None)
@@ -129,7 +132,11 @@ def _input_ports(model: Any, signature: Any) -> tuple[Port, ...]:
             tensor if spec is None or tensor.dtype == TEXT else spec
             for spec, tensor in zip(specs, tensors, strict=True)
         ]
-    names = identifiers(["input"] if len(tensors) == 1 else names)
+    names = ["input"] if len(tensors) == 1 else list(names)
+    for number, spec in enumerate(tree.flatten(signature)):
+        if isinstance(spec, InputSpec) and spec.name:
+            names[number] = spec.name
+    names = identifiers(names)
     pairs = zip(names, tensors, strict=True)
     return tuple(_port(name, spec) for name, spec in pairs)
 
@@ -149,17 +156,32 @@ def _front(model: Any, ports: Sequence[Port]) -> Front | None:
 
 def _specs(model: Any, signature: Any) -> Any:
     """Return the inputs of a subclass: by the signature, or by its first call."""
+    names = _array_names(model)
     if signature is not None:
         is_one = isinstance(signature, (list, tuple)) and len(signature) == 1
-        return signature[0] if is_one else signature
-    if model._build_shape is None:
+        return signature[0] if is_one and len(names) < 2 else signature
+    shapes = model._build_shape
+    if shapes is None or (len(names) > 1 and not isinstance(shapes, ShapesByName)):
         raise ValueError(
             f'The inputs of the model "{model.name}" are not known, as it is a '
             "subclass: give `input_signature=[InputSpec(shape=(None, ...))]`."
         )
+    if len(names) > 1:
+        shapes = [shapes[f"{name}_shape"] for name in names]
     return tree.map_shape_structure(
-        lambda shape: KerasTensor((None, *shape[1:])), model._build_shape
+        lambda shape: KerasTensor((None, *shape[1:])), shapes
     )
+
+
+def _array_names(model: Any) -> list[str]:
+    """Return the arguments that `call` of a subclass cannot do without."""
+    return [
+        name
+        for name, parameter in call_signature(model).parameters.items()
+        if parameter.default is parameter.empty
+        and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+        and name not in ("training", "mask")
+    ]
 
 
 def _port(name: str, spec: Any) -> Port:
@@ -221,14 +243,15 @@ def identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> list[str]:
     return words
 
 
-def _structure(model: Any, signature: Any, values: list[Input]) -> Any:
-    """Return the inputs as the model is called with them."""
+def _arguments(model: Any, signature: Any, values: list[Input]) -> Any:
+    """Return what the model is called with."""
     network = model._network
     if network is not None:
         structure = tree.pack(network.inputs, values)
         is_list = isinstance(structure, (list, tuple)) and len(structure) == 1
-        return structure[0] if is_list else structure
-    return tree.pack(_specs(model, signature), values)
+        return [structure[0] if is_list else structure]
+    structure = tree.pack(_specs(model, signature), values)
+    return structure if len(_array_names(model)) > 1 else [structure]
 
 
 # ---- refusals ------------------------------------------------------------------------

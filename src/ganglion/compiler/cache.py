@@ -29,7 +29,7 @@ LIMIT = 500_000_000  # bytes; beyond, what was not used for longest goes
 _DIGEST = 32
 _SUFFIX = ".program"
 _LOOK_EVERY = LIMIT // 20  # bytes written: to count the files takes longer
-_unseen = 0  # bytes that were written since the folder was looked at
+_unseen: int | None = None  # bytes that were written since the folder was looked at
 
 
 @dataclass(frozen=True)
@@ -92,16 +92,12 @@ def keep(path: Path, body: bytes) -> None:
         if _is_ours(path.parent):
             # A lost entry is made again: there is no need to wait for the disk.
             files.write_file(path, _digest(path, body) + body, durable=False)
-    _tidy_at_exit()  # few keep many: no step waits for it
-    _unseen += len(body)
+    if _unseen is None:
+        atexit.register(_tidy)  # few keep many: no step waits for it
+    _unseen = (_unseen or 0) + len(body)
     if _unseen > _LOOK_EVERY:
         _unseen = 0
         _tidy()
-
-
-@cache
-def _tidy_at_exit() -> None:
-    atexit.register(_tidy)
 
 
 def _tidy() -> None:

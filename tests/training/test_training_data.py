@@ -194,3 +194,10 @@ def test_rows_that_are_one_batch_share_its_program():
     np.testing.assert_allclose(in_two, whole, rtol=1e-6)
     with pytest.warns(UserWarning, match="ran out of data"):
         model.predict(x, steps=2, verbose=0)
+
+
+def test_predictions_of_different_shapes_are_refused_by_name():
+    model = keras.Sequential([keras.Input((None, 2)), keras.layers.Dense(1)])
+    batches = (np.ones((2, steps, 2)) for steps in (3, 4))
+    with pytest.raises(ValueError, match=r"\(3, 1\) and \(4, 1\).*predict_on_batch"):
+        model.predict(batches, verbose=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -695,8 +695,18 @@ def _joined(parts: list[Any]) -> Any:
     if len(parts) == 1:
         return tree.map_leaves(_as_rows, parts[0])
     columns = zip(*map(tree.flatten, parts), strict=True)
-    joined = [np.concatenate(list(map(_as_rows, chunks))) for chunks in columns]
-    return tree.pack(parts[0], joined)
+    return tree.pack(parts[0], [_concatenated(chunks) for chunks in columns])
+
+
+def _concatenated(chunks: Iterable[np.ndarray]) -> np.ndarray:
+    rows = [_as_rows(chunk) for chunk in chunks]
+    if len(shapes := {part.shape[1:] for part in rows}) > 1:
+        raise ValueError(
+            "predict: batches give rows of different shapes, "
+            f"{' and '.join(map(str, sorted(shapes)))}, which are no one array: call "
+            "`predict_on_batch` on each, or pad the inputs to one size."
+        )
+    return np.concatenate(rows)
 
 
 def _as_rows(results: np.ndarray) -> np.ndarray:

@@ -44,6 +44,13 @@ __all__ = ["GradientTape", "grad", "value_and_grad"]
 _UNCONNECTED = ("none", "zero")
 
 
+def _forget_shared_calls() -> None:
+    """Let calls of models be made again: a tape knows only what is in its block."""
+    scope = current_scope()
+    if scope is not None:
+        scope.shared_calls.clear()
+
+
 class GradientTape:
     """Records what is computed in its block, to differentiate it: TensorFlow's tape.
 
@@ -80,10 +87,12 @@ class GradientTape:
                 self._recording = self._outer or Recording()
             tensors.set_recording(self._recording)
         self._spans.append((next_number(), None))
+        _forget_shared_calls()
         return self
 
     def __exit__(self, *error: object) -> None:
         self._is_open = False
+        _forget_shared_calls()
         self._spans.append((self._spans.pop()[0], next_number()))
         if current_scope() is None:
             tensors.set_recording(self._outer)

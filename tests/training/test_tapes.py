@@ -261,3 +261,21 @@ def test_a_script_for_pytorch_forgets_gradients_after_the_model_was_called(monke
         expected = 2 * model(x, training=False).numpy().mean()
         np.testing.assert_allclose(gradients[1], [expected], rtol=1e-5)
     assert tensors.recording() is None
+
+
+def test_a_tape_knows_a_call_that_was_made_before_it_began() -> None:
+    model = ganglion.Sequential([ganglion.Input((3,)), ganglion.layers.Dense(2)])
+    kernel = model.trainable_variables[0]
+
+    def slopes(x: Any) -> Any:
+        model(x)  # an equal call, before the block
+        with ganglion.GradientTape() as tape:
+            loss = ops.sum(model(x))
+            with tape.stop_recording():
+                constant = ops.sum(model(x))
+            loss = loss + constant
+        return tape.gradient(loss, kernel)
+
+    eager = slopes(X)
+    np.testing.assert_allclose(eager, np.repeat(X.sum(0)[:, None], 2, 1), rtol=1e-5)
+    np.testing.assert_allclose(ganglion.function(slopes)(X), eager, rtol=1e-5)

@@ -111,6 +111,21 @@ def test_frames_and_series(library: str) -> None:
     assert_like_arrays(x, y)
 
 
+def test_a_series_of_pandas_is_a_column_for_functions_of_labels() -> None:
+    pandas = pytest.importorskip("pandas")
+    shapes = []
+
+    def bias(y_true: Any, y_pred: Any) -> Any:
+        shapes.append((tuple(y_true.shape), tuple(y_pred.shape)))
+        return keras.ops.mean(y_true - y_pred)
+
+    net = model()
+    net.compile("sgd", "mse", metrics=[bias])
+    weights = pandas.Series(np.ones(20))
+    net.fit(X, pandas.Series(Y[:, 0]), sample_weight=weights, batch_size=20, verbose=0)
+    assert set(shapes) == {((20, 1), (20, 1))}
+
+
 class Batches(keras.utils.PyDataset):
     """Five batches, which say in which thread or process they are made."""
 

@@ -53,6 +53,8 @@ def as_array(x: Any, name: str) -> np.ndarray:
         x = x.detach().cpu().numpy()
     try:
         array = np.asarray(x)
+        if hasattr(x, "iloc") and array.ndim == 1 and name != "sample_weight":
+            array = array[:, np.newaxis]  # a series of pandas is a column, as in Keras
     except ValueError as error:
         raise ValueError(
             f"`{name}` is not a regular array ({error}): its rows have different "

@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -163,32 +163,21 @@ class _Member:
         return (self.writes & other.touched) | (self.reads & other.writes)
 
 
-class _Touching(Protocol):
-    """A kernel, or several, and the memory that is read and written."""
-
-    @property
-    def reads(self) -> frozenset[Buffer]: ...
-    @property
-    def writes(self) -> frozenset[Buffer]: ...
-    @property
-    def touched(self) -> frozenset[Buffer]: ...
-
-
 class _Group:
     """What some kernels touch together: asked often, so it is added up as they come."""
 
-    def __init__(self, members: Iterable[_Touching]) -> None:
+    def __init__(self, members: Iterable[_Member]) -> None:
         self._touched: set[Buffer] = set()
         self._writes: set[Buffer] = set()
         for member in members:
             self.add(member)
 
-    def add(self, member: _Touching) -> None:
+    def add(self, member: _Member) -> None:
         """Count a kernel in."""
         self._touched |= member.touched
         self._writes |= member.writes
 
-    def keeps_order(self, member: _Touching) -> bool:
+    def keeps_order(self, member: _Member) -> bool:
         """Return whether a kernel must stay before, or behind, one of the group."""
         apart = self._touched.isdisjoint(member.writes)
         return not (apart and self._writes.isdisjoint(member.reads))
@@ -424,24 +413,6 @@ class _Run(NamedTuple):
     alone: bool  # on one thread
     reads: frozenset[Buffer]
     writes: frozenset[Buffer]
-    touched: frozenset[Buffer]
-
-
-class _Interval:
-    """What the runs of an interval touch: all of them, and those that are shared."""
-
-    def __init__(self) -> None:
-        self._all, self._shared = _Group(()), _Group(())
-
-    def add(self, run: _Run) -> None:
-        """Count a run in."""
-        self._all.add(run)
-        if not run.alone:
-            self._shared.add(run)
-
-    def takes(self, run: _Run) -> bool:
-        """Return whether a run need not wait for any of the interval."""
-        return not (self._shared if run.alone else self._all).keeps_order(run)
 
 
 def _runs(plan: CpuPlan) -> list[_Run]:
@@ -449,21 +420,46 @@ def _runs(plan: CpuPlan) -> list[_Run]:
     runs = []
     for run in plan.runs():
         kernels, segment = plan.kernels[run.start : run.stop], segments.get(run.start)
+        if segment is None:
+            (kernel,) = kernels
+            reads, writes = kernel.memory_read, kernel.memory_written
+        else:
+            reads = frozenset[Buffer]().union(*(k.memory_read for k in kernels))
+            writes = frozenset[Buffer]().union(*(k.memory_written for k in kernels))
         alone = segment is None and is_tiny(kernels[0])
-        reads = frozenset[Buffer]().union(*(k.memory_read for k in kernels))
-        writes = frozenset[Buffer]().union(*(k.memory_written for k in kernels))
-        runs.append(_Run(kernels, segment, alone, reads, writes, reads | writes))
+        runs.append(_Run(kernels, segment, alone, reads, writes))
     return runs
+
+
+def _followed(runs: Sequence[_Run]) -> list[set[int]]:
+    """Return which runs before it each one must stay behind.
+
+    Of several that do the same to some memory the last is enough: it stays behind them.
+    """
+    followed: list[set[int]] = []
+    writer: dict[Buffer, int] = {}
+    readers: dict[Buffer, list[int]] = {}  # since it was written
+    for number, run in enumerate(runs):
+        others = {writer[buffer] for buffer in run.reads if buffer in writer}
+        for buffer in run.writes:
+            if buffer in writer:
+                others.add(writer[buffer])
+            others.update(readers.pop(buffer, ()))
+            writer[buffer] = number
+        for buffer in run.reads - run.writes:
+            readers.setdefault(buffer, []).append(number)
+        followed.append(others)
+    return followed
 
 
 def _intervals(runs: Sequence[_Run]) -> Iterator[range]:
     """Yield the numbers of the runs of each interval, in order."""
-    first, interval = 0, _Interval()
-    for number, run in enumerate(runs):
-        if not interval.takes(run):
+    first = 0
+    for number, others in enumerate(_followed(runs)):
+        alone = runs[number].alone
+        if any(n >= first and not (alone and runs[n].alone) for n in others):
             yield range(first, number)
-            first, interval = number, _Interval()
-        interval.add(run)
+            first = number
     if runs:
         yield range(first, len(runs))
 
@@ -474,17 +470,24 @@ def fill_intervals(plan: CpuPlan) -> CpuPlan:
     Each interval takes what follows and waits for nothing in it: so threads wait less
     often, and have more to do between.
     """
-    left, ordered = _runs(plan), list[_Run]()
+    runs = _runs(plan)
+    followed, ordered = _followed(runs), list[_Run]()
+    left, done, taken = list(range(len(runs))), set[int](), set[int]()
     while left:
-        interval, skipped = _Interval(), _Group(())
+        # What one thread runs need not wait for what the same one has run before it.
+        done |= taken
+        taken, taken_alone = set(), set[int]()
         rest = []
-        for run in left[: CPU.block_lookahead]:
-            if interval.takes(run) and not skipped.keeps_order(run):
-                interval.add(run)
+        for number in left[: CPU.block_lookahead]:
+            run = runs[number]
+            waits = followed[number] - done
+            if waits <= taken_alone if run.alone else not waits:
+                taken.add(number)
+                if run.alone:
+                    taken_alone.add(number)
                 ordered.append(run)
             else:
-                skipped.add(run)
-                rest.append(run)
+                rest.append(number)
         left[: CPU.block_lookahead] = rest
     segments, at = [], 0
     for run in ordered:
@@ -530,7 +533,7 @@ def _shared_uses(plan: CpuPlan) -> Iterator[tuple[frozenset[Buffer], tuple[int, 
         for number in interval:
             own = number, number
             span = own if runs[number].alone else (interval[0], interval[-1])
-            yield runs[number].touched, span
+            yield runs[number].reads | runs[number].writes, span
 
 
 def place_in_arena(plan: CpuPlan) -> CpuPlan:

@@ -377,24 +377,20 @@ class Shuffled(Expr):
         return OPS["shuffle"].meaning(memory.flat(self.state), args[0], self.rows)
 
 
-def walk(*exprs: Expr, behind: Iterable[Expr] = ()) -> list[Expr]:
-    """Return expressions and all below them, children first, each once.
-
-    Those `behind` which it goes on are left out.
-    """
+def walk(*exprs: Expr) -> list[Expr]:
+    """Return expressions and all below them, children first, each once."""
     order: list[Expr] = []
-    seen: set[Expr] = set(behind)
+    seen: set[Expr] = set()
     stack: list[Expr | None] = [*reversed(exprs)]
     while stack:
         expr = stack.pop()
         if expr is None:  # what is below the next one is in the list by now
-            above = stack.pop()
-            assert above is not None
-            order.append(above)
+            order.append(stack.pop())  # type: ignore[arg-type]
         elif expr not in seen:
             seen.add(expr)
             if children := expr.children:
-                stack += (expr, None, *children)
+                stack += (expr, None)
+                stack += children
             else:
                 order.append(expr)
     return order
@@ -537,12 +533,12 @@ class Kernel:
     @kept
     def memory_read(self) -> frozenset[Buffer]:
         """The memory that is read: every pass asks, so it is kept."""
-        return frozenset(buffer.root for buffer in self.reads())
+        return frozenset([buffer.root for buffer in self.reads()])
 
     @kept
     def memory_written(self) -> frozenset[Buffer]:
         """The memory that is written."""
-        return frozenset(buffer.root for buffer in self.writes())
+        return frozenset([buffer.root for buffer in self.writes()])
 
     def private(self) -> list[Buffer]:
         """Return the buffers of which a thread uses the part of its first piece."""
@@ -622,18 +618,16 @@ class Loop(Kernel):
         """What is computed, and all below it: what `walk` returns, for all passes."""
         return tuple(walk(*self.exprs))
 
-    def extended(self, outputs: Sequence[tuple[Expr, View]]) -> Loop:
-        """Return a loop that stores some more; what it has is not walked again."""
-        loop = replace(self, outputs=(*self.outputs, *outputs))
-        new = walk(*(expr for expr, _ in outputs), behind=self.every_expr)
-        leaves = _leaves(new)
-        read = {buffer.root for expr in leaves for buffer in expr.reads()}
-        written = {view.buffer.root for _, view in outputs}
+    def with_outputs_of(self, other: Loop) -> Loop:
+        """Return a loop that stores what another one does, too; neither is walked."""
+        loop = replace(self, outputs=(*self.outputs, *other.outputs))
+        known = set(self.every_expr)
+        new = [expr for expr in other.every_expr if expr not in known]
         vars(loop).update(
             every_expr=(*self.every_expr, *new),
-            leaves=(*self.leaves, *leaves),
-            memory_read=self.memory_read | read,
-            memory_written=self.memory_written | written,
+            leaves=(*self.leaves, *_leaves(new)),
+            memory_read=self.memory_read | other.memory_read,
+            memory_written=self.memory_written | other.memory_written,
         )
         return loop
 

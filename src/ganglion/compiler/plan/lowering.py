@@ -12,7 +12,8 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -156,13 +157,13 @@ class Lowering:
         self._expanded: dict[tuple[Value, Indices], Expr] = {}
         self._costs: dict[Value, int] = {}
         self._expensive: set[Value] = set()
-        self._flat: set[Value] = set()
+        self._flat: set[Value] = set(graph.inputs)
         self._estimate()
 
     def _estimate(self) -> None:
         """Decide which lazy values are stored all the same: expensive or deep ones."""
         nodes = self.graph.nodes
-        consumers = Counter(value for node in nodes for value in set(node.inputs))
+        consumers = Counter(chain.from_iterable([set(node.inputs) for node in nodes]))
         consumers.update(self.graph.outputs.values())
         self._used_again = {value for value, count in consumers.items() if count > 1}
         self._only_readers: dict[Value, Node] = {
@@ -180,14 +181,18 @@ class Lowering:
             cost, depth = _own_cost(node), 1
             for value in node.inputs:
                 cost += self._costs.get(value, 0)
-                depth = max(depth, 1 + depths.get(value, 0))
+                below = depths.get(value, 0)
+                depth = below + 1 if below >= depth else depth
             used_again = consumers[node] > 1 and cost > CHEAP
             movement = node.op.name in _MOVEMENT
             if depth > MAX_DEPTH or cost > MAX_COST or (used_again and not movement):
                 self._expensive.add(node)
             else:
                 self._costs[node], depths[node] = cost, depth
-            if _keeps_order(node) and all(map(self._lies_flat, node.inputs)):
+            if _keeps_order(node) and (
+                self._flat.issuperset(node.inputs)
+                or all(map(self._lies_flat, node.inputs))
+            ):
                 self._flat.add(node)
 
     def _lies_flat(self, x: Value) -> bool:
@@ -405,11 +410,13 @@ class Lowering:
 
 def _keeps_order(node: Node) -> bool:
     """Return whether the elements of a node lie in memory as those of its inputs do."""
+    if node.op.kind == "pointwise":
+        return True
     if node.op.name == "transpose":
         sizes = zip(node.attrs["axes"], node.shape, strict=True)
         moved = [axis for axis, size in sizes if size > 1]
         return moved == sorted(moved)
-    return node.op.kind == "pointwise" or node.op.name == "reshape"
+    return node.op.name == "reshape"
 
 
 def _own_cost(node: Node) -> int:
@@ -877,10 +884,7 @@ def _write_state(low: Lowering, program: Program) -> None:
     copies: list[Kernel] = []
     for together in _read_by_each_other(writers):
         if _are_in_place(together):
-            outputs = tuple(
-                [output for writer in together for output in writer.outputs]
-            )
-            low.emit(replace(together[0], outputs=outputs))
+            low.emit(reduce(Loop.with_outputs_of, together))
         else:
             copies += [_stored_apart(low, writer) for writer in together]
     for kernel in copies:

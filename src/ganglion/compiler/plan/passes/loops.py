@@ -271,7 +271,7 @@ class _FusedLoops:
             first = max(first, self._last_writer.get(buffer, 0))
         for buffer in joining.writes:
             first = max(first, self._last_reader.get(buffer, 0))
-        if joining.writes.isdisjoint(self._last_writer):
+        if self._last_writer.keys().isdisjoint(joining.writes):
             return first
         assert isinstance(joining.kernel, Loop)
         for number in range(len(self.entries) - 1, first, -1):
@@ -345,11 +345,11 @@ def _same_elements(a: View, b: View) -> bool:
 
 
 def _fused(earlier: Loop, loop: Loop) -> Loop:
+    if loop.memory_read.isdisjoint(earlier.memory_written):
+        return earlier.with_outputs_of(loop)
     stored = {view.buffer.root: expr for expr, view in earlier.outputs}
-    joined = loop.outputs
-    if not loop.memory_read.isdisjoint(stored):
-        joined = tuple((_forwarded(expr, stored), view) for expr, view in joined)
-    return earlier.extended(joined)
+    joined = [(_forwarded(expr, stored), view) for expr, view in loop.outputs]
+    return earlier.with_outputs_of(replace(loop, outputs=tuple(joined)))
 
 
 def _forwarded(expr: Expr, stored: dict[Buffer, Expr]) -> Expr:

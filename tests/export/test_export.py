@@ -53,7 +53,7 @@ def test_a_format_is_found_by_its_name_or_by_a_suffix():
         ("openvino", "OpenVINO reads ONNX"),
         ("litert", 'format="c" runs on small devices'),
         ("torch", "torch.export"),
-        ("xml", "no format 'xml'; choose words, bare, far"),
+        ("xml", "Unrecognized format='xml': choose words, bare, far"),
     ],
 )
 def test_a_format_that_is_not_there_says_what_to_use(name, message):

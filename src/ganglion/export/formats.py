@@ -124,7 +124,7 @@ def find(name: str | None, path: Path) -> Format:
             f"The format {name!r} of Keras is not written here: {INSTEAD[name]}. "
             f"There are: {_listed(names())}."
         )
-    raise ValueError(f"There is no format {name!r}; choose {_listed(names())}.")
+    raise ValueError(f"Unrecognized format={name!r}: choose {_listed(names())}.")
 
 
 def _by_suffix(path: Path) -> Format:

@@ -295,26 +295,25 @@ DEVICE unsigned bf16_bits(float x) {
 DEVICE unsigned as_bf16_pair(float low, float high) {
   return bf16_bits(low) | bf16_bits(high) << 16;
 }
-static unsigned fragments[THREADS][6];
+static float fragments[THREADS][6][2];  // registers, with one number or two of 16 bits
 template <bool BF16>
 DEVICE void multiply_parts(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
   const int warp = THREAD / 32, lane = THREAD % 32, g = lane / 4, t = lane % 4;
-  for (int i = 0; i < 4; i++) fragments[THREAD][i] = a[i];
-  for (int i = 0; i < 2; i++) fragments[THREAD][4 + i] = b[i];
+  constexpr int NUMBERS = BF16 ? 2 : 1;
+  for (int i = 0; i < 6; i++) {
+    const unsigned bits = i < 4 ? a[i] : b[i - 4];
+    fragments[THREAD][i][0] = float_of_bits(BF16 ? bits << 16 : bits);
+    if (BF16) fragments[THREAD][i][1] = float_of_bits(bits & 0xffff0000u);
+  }
   wait_at(emulated_warps[warp]);
-  constexpr int K = BF16 ? 16 : 8, QUARTER = BF16 ? 2 : 1;
-  auto part = [&](int row_lane, int k, int reg) {
-    const unsigned bits =
-        fragments[warp * 32 + row_lane * 4 + k % (K / 2) / QUARTER][reg];
-    if (!BF16) return float_of_bits(bits);
-    return float_of_bits(k % 2 ? bits & 0xffff0000u : bits << 16);
-  };
   for (int h = 0; h < 4; h++) {
-    const int row = g + h / 2 * 8, column = 2 * t + h % 2;
+    const auto* rows = fragments + warp * 32 + g * 4;
+    const auto* columns = fragments + warp * 32 + (2 * t + h % 2) * 4;
     double total = 0;
-    for (int k = 0; k < K; k++)
-      total += (double)part(row % 8, k, row / 8 + 2 * (k / (K / 2))) *
-               part(column, k, 4 + k / (K / 2));
+    for (int half = 0; half < 2; half++)
+      for (int i = 0; i < 4; i++)
+        for (int n = 0; n < NUMBERS; n++)
+          total += (double)rows[i][h / 2 + 2 * half][n] * columns[i][4 + half][n];
     c[h] = (float)(c[h] + total);
   }
   wait_at(emulated_warps[warp]);

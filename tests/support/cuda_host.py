@@ -136,7 +136,8 @@ class HostDriver:
         pass
 
     def compiler(self) -> str:
-        return f"g++ for an emulated sm_{self.spec.capability}"
+        # Programs are kept by this name: one for each text that stands above kernels.
+        return f"g++ for an emulated sm_{self.spec.capability}, {_prelude().stem}"
 
     def compile(self, source: str) -> bytes:
         with self._compiling:  # threads that want the same text wait for one of them

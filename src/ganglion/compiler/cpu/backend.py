@@ -9,7 +9,7 @@ import time
 import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from itertools import accumulate
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -218,7 +218,7 @@ class CompiledProgram:
         steps: int,
         arena: np.ndarray,
     ) -> None:
-        done = 0
+        done = self._share_out(arrays, results, steps, arena)
         while done < steps:
             if self.poisons:
                 arena[:] = 0xFF
@@ -228,6 +228,74 @@ class CompiledProgram:
             if trials is not None and ran_on == threads:
                 trials.add(threads, nanoseconds / count)
             done += count
+
+    def _share_out(
+        self,
+        arrays: Mapping[str, np.ndarray],
+        results: Mapping[str, np.ndarray],
+        steps: int,
+        arena: np.ndarray,
+    ) -> int:
+        """Run steps side by side where they do not depend on each other.
+
+        Return how many were run: equally many by each thread.
+        """
+        is_small = self._alone * steps < tuning.CPU.worth_waking
+        if not results or is_small or self._callbacks or self.forced_threads:
+            return 0
+        # Here, because training never needs it.
+        from ganglion.compiler.cpu import side_by_side
+        from ganglion.compiler.cpu import threads as cpu_threads
+
+        if self._counters is None:
+            return 0
+        count = side_by_side.threads_for(steps, self._alone, self._bytes_of_step)
+        if count == 1:
+            return 0
+        with cpu_threads.shared(count) as pool, ExitStack() as stack:
+            if pool is None:
+                return 0
+            each, layouts, counters = steps // count, [], []
+            for thread in range(count):
+                if thread > 0:
+                    arena = ARENAS.reserve(self.plan.arena)
+                    stack.callback(ARENAS.release, arena)
+                layouts.append(self._unused_layout(1))
+                stack.callback(self.return_layout, layouts[-1])
+                counters.append(self._advanced(arrays, thread * each))
+                own = {name: rows[thread * each :] for name, rows in results.items()}
+                layouts[-1].bind({**arrays, **own, **counters[-1]}, arena)
+            job = joint_job(layouts, each, pool.barrier, pool.spins)
+            pool.run(int(job.ctypes.data), count)
+        for name, array in self._advanced(arrays, each * count).items():
+            arrays[name][...] = array
+        return each * count
+
+    @kept
+    def _counters(self) -> Mapping[str, int] | None:
+        """By how much a step advances each state, None if it does more than that."""
+        from ganglion.compiler.cpu import side_by_side
+
+        counters = side_by_side.advanced(self.plan)
+        if counters is None:
+            return None
+        return {self._names.get(name, name): by for name, by in counters.items()}
+
+    @kept
+    def _bytes_of_step(self) -> int:
+        """What a step reads and writes besides its data and its results."""
+        states = (buffer.nbytes for buffer in self.plan.state.values())
+        return self.plan.arena + sum(states)
+
+    def _advanced(
+        self, arrays: Mapping[str, np.ndarray], steps: int
+    ) -> dict[str, np.ndarray]:
+        """Return the counters as they will be after some steps."""
+        counters = self._counters or {}
+        return {
+            name: np.array(arrays[name] + by * steps, arrays[name].dtype)
+            for name, by in counters.items()
+        }
 
     def _next_part(self, steps: int) -> tuple[int, int, Trials | None]:
         """Return on how many threads to run how many of some steps, and if to try."""
@@ -286,7 +354,7 @@ class CompiledProgram:
         return layout
 
     def return_layout(self, layout: Layout) -> None:
-        """Give back the layout of a script that was run."""
+        """Give back a layout for one thread."""
         self._layouts[1].append(layout)
 
     def _threads(self, steps: int) -> int:
@@ -682,6 +750,11 @@ class Layout:
             if name in self._state:
                 bound[name] = weakref.ref(array)
 
+    def words_of(self, thread: int) -> list[int]:
+        """Return what a job holds of a thread: its tape and its cursors."""
+        first = JOB_WORDS + THREAD_WORDS * thread
+        return list(self._job[first : first + THREAD_WORDS])
+
     @property
     def takes_slices(self) -> bool:
         """Whether threads take slices as they go, which each run begins to count."""
@@ -693,6 +766,17 @@ class Layout:
         for ranges in self._ranges.values():
             ranges[:, 0] = 0
         return self._address
+
+
+def joint_job(
+    layouts: Sequence[Layout], steps: int, barrier: int, spins: int
+) -> np.ndarray:
+    """Return a job that runs layouts for one thread at once, each on its own."""
+    words = [steps, len(layouts), barrier, spins]
+    for layout in layouts:
+        layout.job(steps)
+        words += layout.words_of(0)
+    return np.array(words, np.int64)
 
 
 def address_of(array: np.ndarray) -> int:

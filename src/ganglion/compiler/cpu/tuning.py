@@ -102,6 +102,8 @@ class CpuTuning:
     kernel_slices: int = 16  # for threads to take, where cache blocking says nothing
     worth_stealing: float = 100_000.0  # work of a run whose slices threads take in turn
     worth_waking: float = 150_000.0  # work of all steps: waking threads costs as much
+    worth_sharing_out: float = 50_000.0  # work of whole steps, for one thread more
+    own_cache: int = 1 << 20  # bytes of a core's second cache, in which such steps stay
     shared_time: float = 0.8  # estimated part of the time on one thread that still pays
     more_threads: float = 0.97  # of the time on half as many, likewise
     trials: int = 3  # of a number of threads, of which the median counts

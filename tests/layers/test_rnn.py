@@ -494,3 +494,38 @@ def test_the_loop_of_the_backend() -> None:
     )
     np.testing.assert_array_equal(last, X[:, 0])
     np.testing.assert_array_equal(outputs, last[:, None])
+
+
+def attended(x: Any) -> Any:
+    scores = layers.Dense(1)(layers.Dense(4, activation="tanh")(x))
+    scores = ops.exp(ops.squeeze(scores, -1))
+    scores = scores / ops.sum(scores, 1, keepdims=True)
+    return ops.sum(x * ops.expand_dims(scores, -1), 1)
+
+
+def losses_of_sentences() -> list[float]:
+    ganglion.utils.set_random_seed(0)
+    words = ganglion.Input((5,), dtype="int32")
+    table = layers.Embedding(30, 6, mask_zero=True)
+    inner = layers.GRU(4, return_sequences=True)(table(words))
+    sentence = ganglion.Model(words, attended(inner))
+    texts = ganglion.Input((3, 5), dtype="int32")
+    outer = layers.GRU(4)(layers.TimeDistributed(sentence)(texts))
+    model = ganglion.Model(texts, layers.Dense(2)(outer))
+    model.compile("rmsprop", "mse")
+    draws = np.random.default_rng(0)
+    x, y = draws.integers(1, 30, (16, 3, 5)), draws.normal(size=(16, 2))
+    history = model.fit(x, y, batch_size=8, epochs=2, shuffle=False, verbose=0)
+    return history.history["loss"]
+
+
+def test_a_recurrent_network_within_a_loop_over_sentences() -> None:
+    before = ganglion.config.backend_choice()
+    results = []
+    try:
+        for backend in ("numpy", "cpu"):
+            ganglion.config.set_backend(backend)
+            results.append(losses_of_sentences())
+    finally:
+        ganglion.config.set_backend(before)
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-4)

@@ -507,8 +507,8 @@ def emit_kernel(kernel: Kernel) -> Emitted:
 
 def _check_buffers(kernel: Kernel, emitted: Emitted) -> None:
     """Refuse code that touches buffers its kernel does not name: barriers need them."""
-    named = {*kernel.reads(), *kernel.writes()}
-    hidden = [b for b in emitted.buffers if b not in named and b.kind != "constant"]
+    named = {buffer.key for buffer in (*kernel.reads(), *kernel.writes())}
+    hidden = [b for b in emitted.buffers if b.key not in named and b.kind != "constant"]
     if hidden:
         raise AssertionError(f"{kernel.name} does not name {hidden}")
 

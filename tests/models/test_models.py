@@ -301,3 +301,19 @@ def test_a_layer_may_hold_the_size_of_its_batch():
     noisy = layers.Lambda(lambda x: x + keras.random.normal((16, 3)))(inputs)
     model = keras.Model(inputs, layers.Dense(2)(noisy))
     assert model.predict(np.zeros((32, 3)), batch_size=16, verbose=0).shape == (32, 2)
+
+
+def test_a_build_of_ones_own_may_call_that_of_the_model():
+    class Net(Model):
+        def build(self, input_shape):
+            self.scale = self.add_weight(shape=(input_shape[-1],), initializer="ones")
+            self.dense = layers.Dense(2)
+            super().build(input_shape)
+
+        def call(self, x):
+            return self.dense(x * self.scale)
+
+    net = Net()
+    net.compile("sgd", "mse")
+    net.fit(np.ones((4, 3)), np.ones((4, 2)), verbose=0)
+    assert [weight.shape for weight in net.weights] == [(3,), (3, 2), (2,)]

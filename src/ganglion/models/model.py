@@ -274,7 +274,8 @@ class Model(OldMethods):
 
     @by_calling
     def build(self, input_shape: Any) -> None:
-        if self._network is None and type(self).call is not Model.call:
+        is_own = type(self).build is not Model.build  # and this is `super().build(...)`
+        if not is_own and self._network is None and type(self).call is not Model.call:
             self.compute_output_spec(_placeholders(input_shape))
         self.built = True
 

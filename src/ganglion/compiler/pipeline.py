@@ -42,18 +42,19 @@ def graph_pass(
     run: Callable[[Graph], Graph],
     ops: Collection[str] = (),
     where: Callable[[Node], bool] = _always,
+    when: Callable[[Graph], bool] = _always,
     in_loops: bool = False,
 ) -> Pass:
     """Return a pass over a program's graph, if that has one of some ops.
 
-    It goes over a graph `where` that is true of a node; with `in_loops`, it also goes
-    over the bodies of loops.
+    It goes over a graph `where` that is true of a node, and `when` that is true of the
+    graph; with `in_loops`, it also goes over the bodies of loops.
     """
 
     def everywhere(graph: Graph) -> Graph:
         if in_loops and graph.has_loops:
             graph = with_bodies(graph, everywhere)
-        return run(graph) if any(map(where, graph.nodes)) else graph
+        return run(graph) if when(graph) and any(map(where, graph.nodes)) else graph
 
     def change(program: Program) -> Program:
         graph = everywhere(program.graph)

@@ -41,8 +41,8 @@ from ganglion.compiler.plan.kernels import Buffer, Contract
 from ganglion.compiler.plan.lowering import Preferences, lower
 from ganglion.compiler.plan.passes.graph import (
     adds_up_rows,
+    has_empty,
     integer_products_as_sums,
-    is_empty,
     is_integer_product,
     is_narrow,
     is_relu,
@@ -136,7 +136,7 @@ PIPELINE = Pipeline(
             "short-floats",
             "floats of 16 bits are stored, and computed in float32",
             compute_in_float32,
-            where=has_short_floats,
+            when=has_short_floats,
         ),
         graph_pass(
             "integer-products",
@@ -150,7 +150,7 @@ PIPELINE = Pipeline(
             "no-empty",
             "behind it, every kernel has something to do",
             without_empty,
-            where=is_empty,
+            when=has_empty,
             in_loops=True,
         ),
         graph_pass(

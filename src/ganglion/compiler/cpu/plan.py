@@ -36,12 +36,9 @@ def is_tiny(kernel: Kernel) -> bool:
     """
     if kernel.cost >= tuning.CPU.worth_sharing:
         return False
-    if not isinstance(kernel, Loop):
-        return True
-    points = math.prod(kernel.shape)
-    written = (buffer for buffer in kernel.memory_read if buffer.kind == "arena")
-    nbytes = sum(min(b.nbytes, points * b.dtype.itemsize) for b in written)
-    return nbytes <= tuning.CPU.bytes_alone
+    return not isinstance(kernel, Loop) or (
+        kernel.temporary_bytes <= tuning.CPU.bytes_alone
+    )
 
 
 @record

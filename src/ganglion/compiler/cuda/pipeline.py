@@ -51,8 +51,8 @@ from ganglion.compiler.plan.kernels import Kernel
 from ganglion.compiler.plan.lowering import Preferences, lower
 from ganglion.compiler.plan.passes.graph import (
     adds_up_rows,
+    has_empty,
     integer_products_as_sums,
-    is_empty,
     is_integer_product,
     is_narrow,
     one_pass,
@@ -89,7 +89,7 @@ def pipeline(spec: GpuSpec) -> Pipeline:
                 "short-floats",
                 "floats of 16 bits are stored, and computed in float32",
                 compute_in_float32,
-                where=has_short_floats,
+                when=has_short_floats,
             ),
             graph_pass(
                 "integer-products",
@@ -103,7 +103,7 @@ def pipeline(spec: GpuSpec) -> Pipeline:
                 "no-empty",
                 "behind it, every kernel has something to do",
                 without_empty,
-                where=is_empty,
+                when=has_empty,
                 in_loops=True,
             ),
             graph_pass(

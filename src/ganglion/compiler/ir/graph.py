@@ -477,6 +477,12 @@ class Graph:
         """The ops of its nodes: most passes are only for some."""
         return frozenset(node.op for node in self.nodes)
 
+    @kept
+    def types(self) -> frozenset[tuple[Shape, np.dtype]]:
+        """The shapes and types of all that its nodes compute or read: they are few."""
+        values = frozenset[Value](self.nodes).union(*[n.inputs for n in self.nodes])
+        return frozenset([(value.shape, value.dtype) for value in values])
+
     @property
     def has_loops(self) -> bool:
         """Whether a node has a body, a graph of its own."""
@@ -494,12 +500,12 @@ class Graph:
         return "\n".join(_print(self))
 
 
-def has_short_floats(node: Node) -> bool:
-    """Return whether a node, or the body of a loop, has floats of 16 bits."""
-    if is_short(node.dtype) or any(is_short(value.dtype) for value in node.inputs):
+def has_short_floats(graph: Graph) -> bool:
+    """Return whether a graph, or the body of a loop in it, has floats of 16 bits."""
+    if any(is_short(dtype) for _, dtype in graph.types):
         return True
-    body = node.attrs.get("body")
-    return isinstance(body, Graph) and any(map(has_short_floats, body.nodes))
+    bodies = [node.attrs.get("body") for node in graph.nodes] if graph.has_loops else []
+    return any(isinstance(b, Graph) and has_short_floats(b) for b in bodies)
 
 
 def toposort(roots: Iterable[Value], ends: Container[Value] = ()) -> list[Value]:

@@ -79,13 +79,16 @@ def inside(name: str, created: Origin = UNKNOWN) -> Iterator[None]:
         _stack.entries.pop()
 
 
-@contextmanager
-def like(origin: Origin) -> Iterator[None]:
+class like:  # noqa: N801 (used as a function; a gradient enters it for every node)
     """Give nodes made in this block the origin of another node (for gradients)."""
-    _stack.entries.append(_Entry(origin.layer, origin, None))
-    try:
-        yield
-    finally:
+
+    def __init__(self, origin: Origin) -> None:
+        self._entry = _Entry(origin.layer, origin, None)
+
+    def __enter__(self) -> None:
+        _stack.entries.append(self._entry)
+
+    def __exit__(self, *error: object) -> None:
         _stack.entries.pop()
 
 

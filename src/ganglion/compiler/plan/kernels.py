@@ -675,6 +675,13 @@ class Loop(Kernel):
         narrow = LANES / min(LANES, max(self.shape[-1:] or (1,)))
         return CALL + math.prod(self.shape) * each * min(narrow, 8.0)
 
+    @kept
+    def temporary_bytes(self) -> int:
+        """How much it reads at most of what other kernels have computed."""
+        points = math.prod(self.shape)
+        temporary = [buffer for buffer in self.memory_read if buffer.kind == "arena"]
+        return sum([min(b.nbytes, points * b.dtype.itemsize) for b in temporary])
+
     def reads(self) -> list[Buffer]:
         return list(self._read)
 

@@ -87,9 +87,9 @@ def without_empty(graph: Graph) -> Graph:
     return rewritten(graph, rule)
 
 
-def is_empty(node: Node) -> bool:
+def has_empty(graph: Graph) -> bool:
     """Return whether a node computes from, or computes, nothing."""
-    return 0 in node.shape or any(0 in value.shape for value in node.inputs)
+    return any(0 in shape for shape, _ in graph.types)
 
 
 def _from_nothing(node: Node) -> Value:

@@ -318,6 +318,8 @@ class Grads(Blocks):
                 old = [self.maths.constant(0, FLOAT, width) for _, width in cells]
                 if not single:
                     old = [self._sum_so_far(starts, *cell) for cell in cells]
+                    for address, _ in cells:  # all sums are more than a cache holds
+                        self.emitter.prefetch(self.at(address, size * wide), 1)
                 a, b = self.at(left, row), self.at(right, first)
                 new = self.product((a, 1, channels), (b, group), count, old, widths)
                 for total, (address, _) in zip(new, cells, strict=True):

@@ -20,33 +20,11 @@ _OWN = frozenset({
 })  # fmt: skip
 # Arguments that are one tensor each; numbers and lists are converted for functions of
 # these modules, which ask for shapes and types.
-_TENSORS = frozenset(
-    [
-        "a",
-        "arr",
-        "data",
-        "diagonal",
-        "image",
-        "images",
-        "img1",
-        "img2",
-        "indices",
-        "input",
-        "input_",
-        "labels",
-        "logits",
-        "matrix",
-        "params",
-        "per_example_loss",
-        "predictions",
-        "signal",
-        "signals",
-        "t",
-        "tensor",
-        "x",
-        "y",
-    ]
-)
+_TENSORS = frozenset({
+    "a", "arr", "data", "diagonal", "image", "images", "img1", "img2", "indices",
+    "input", "input_", "labels", "logits", "matrix", "params", "per_example_loss",
+    "predictions", "signal", "signals", "t", "tensor", "x", "y",
+})  # fmt: skip
 _NUMERIC = ("arrays", "boxes", "nets", "pictures", "signals", "special")
 # Labels and hints for TensorFlow's graphs, which change no result.
 _HINTS = ("name", "parallel_iterations", "back_prop", "swap_memory", "validate_indices")

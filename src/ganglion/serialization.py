@@ -45,13 +45,13 @@ def export(module: str, *aliases: str, name: str | None = None) -> Callable[[Any
     to find it by.
     """
 
-    def register(thing: Any) -> Any:
-        for spelling in (name or thing.__name__, thing.__name__, *aliases):
-            _builtin[module, spelling] = thing
-        if inspect.isclass(thing):
-            cls: Any = thing
+    def register(obj: Any) -> Any:
+        for spelling in (name or obj.__name__, obj.__name__, *aliases):
+            _builtin[module, spelling] = obj
+        if inspect.isclass(obj):
+            cls: Any = obj
             cls._keras_module, cls._keras_name = module, name or cls.__name__
-        return thing
+        return obj
 
     return register
 
@@ -73,16 +73,16 @@ def register_keras_serializable(
     True
     """
 
-    def register(thing: Any) -> Any:
-        if inspect.isclass(thing) and not hasattr(thing, "get_config"):
+    def register(obj: Any) -> Any:
+        if inspect.isclass(obj) and not hasattr(obj, "get_config"):
             raise ValueError(
                 "Cannot register a class that does not have a get_config() method: "
-                f"{thing.__name__} cannot be saved without."
+                f"{obj.__name__} cannot be saved without."
             )
-        known = f"{package}>{name or thing.__name__}"
-        _custom[known] = thing
-        thing._registered_name = known
-        return thing
+        known = f"{package}>{name or obj.__name__}"
+        _custom[known] = obj
+        obj._registered_name = known
+        return obj
 
     return register
 
@@ -141,7 +141,7 @@ def sharing() -> Iterator[None]:
 
 @contextmanager
 def by_reference() -> Iterator[dict[str, Any]]:
-    """Write what is not ours as a name, and collect the thing itself under that name.
+    """Write what is not ours as a name, and collect the object itself under that name.
 
     For pickles, which can name the user's classes and functions themselves.
     """
@@ -152,14 +152,14 @@ def by_reference() -> Iterator[dict[str, Any]]:
         _active.references = before
 
 
-def _name_of_reference(thing: Any) -> str:
+def _name_of_reference(obj: Any) -> str:
     table = _active.references
     assert table is not None
     for name, known in table.items():
-        if known is thing:
+        if known is obj:
             return name
-    name = f"{len(table)}>{getattr(thing, '__name__', type(thing).__name__)}"
-    table[name] = thing
+    name = f"{len(table)}>{getattr(obj, '__name__', type(obj).__name__)}"
+    table[name] = obj
     return name
 
 
@@ -211,22 +211,22 @@ def serialize_keras_object(obj: Any) -> Any:
     raise TypeError(f"{obj!r} cannot be saved: it has no `get_config`.")
 
 
-def _serialize_function(thing: Any) -> Any:
+def _serialize_function(obj: Any) -> Any:
     for (module, name), known in list(_builtin.items()):
-        if known is thing:
-            if inspect.isclass(thing):
+        if known is obj:
+            if inspect.isclass(obj):
                 return {"module": module, "class_name": "__class__", "config": name}
             # An activation is its name, other functions of Keras are entries.
             return name if module == "keras.activations" else _function_entry(name)
     if _active.references is not None:
-        return _function_entry(_name_of_reference(thing))
-    if thing.__name__ == "<lambda>":
+        return _function_entry(_name_of_reference(obj))
+    if obj.__name__ == "<lambda>":
         raise ValueError(
             "A lambda cannot be saved, because loading it would mean arbitrary code "
             "execution: define a named function and decorate it with "
             "@ganglion.saving.register_keras_serializable()."
         )
-    return _function_entry(get_registered_name(thing))
+    return _function_entry(get_registered_name(obj))
 
 
 def _lambda_entry(function: Any) -> dict[str, Any]:
@@ -261,33 +261,33 @@ def _function_entry(name: str) -> dict[str, Any]:
     }
 
 
-def _serialize_instance(thing: Any) -> dict[str, Any]:
-    cls = type(thing)
+def _serialize_instance(obj: Any) -> dict[str, Any]:
+    cls = type(obj)
     is_ours = cls.__dict__.get("_keras_name") is not None
     name_of = get_registered_name if _active.references is None else _name_of_reference
     entry = {
         "module": cls._keras_module if is_ours else cls.__module__,
         "class_name": cls._keras_name if is_ours else cls.__name__,
-        "config": plain_config(_with_lambdas(thing)),
+        "config": plain_config(_with_lambdas(obj)),
         "registered_name": None if is_ours else name_of(cls),
     }
     for extra in ("build_config", "compile_config"):
-        config = getattr(thing, f"get_{extra}", lambda: None)()
+        config = getattr(obj, f"get_{extra}", lambda: None)()
         if config is not None:
             entry[extra] = plain_config(config)
-    if _active.sharing and hasattr(thing, "get_build_config"):
+    if _active.sharing and hasattr(obj, "get_build_config"):
         # The object is kept, so that its id is not given to another one.
         table = _active.sharing[-1]
-        first, _, number = table.setdefault(id(thing), (entry, thing, len(table)))
+        first, _, number = table.setdefault(id(obj), (entry, obj, len(table)))
         if first is not entry:
             first["shared_object_id"] = entry["shared_object_id"] = number
     return entry
 
 
-def _with_lambdas(thing: Any) -> dict[str, Any]:
+def _with_lambdas(obj: Any) -> dict[str, Any]:
     """Return a configuration; of a `Lambda`, its lambdas are written as byte code."""
-    config = thing.get_config()
-    if _active.references is not None or not getattr(thing, "saves_lambdas", False):
+    config = obj.get_config()
+    if _active.references is not None or not getattr(obj, "saves_lambdas", False):
         return config
     return {
         key: _lambda_entry(value)
@@ -363,21 +363,21 @@ def _rebuild(entry: dict[str, Any]) -> Any:
             "Expected 'config' to be a non-null str, the name of a function, got "
             f"{entry['config']!r:.80}."
         )
-    thing = find_class(entry)
+    obj = find_class(entry)
     if kind in ("function", "__class__"):
-        return thing
+        return obj
     shared = entry.get("shared_object_id")
     if shared is not None and _active.sharing and shared in _active.sharing[-1]:
         return _active.sharing[-1][shared]
     with budget.deeper():
         config = entry["config"] or {}
-        is_old_model = isinstance(config, list) and hasattr(thing, "fit")
+        is_old_model = isinstance(config, list) and hasattr(obj, "fit")
         if not isinstance(config, dict) and not is_old_model:
             raise TypeError(f"Expected 'config' to be a dict, got {config!r:.80}.")
-        if hasattr(thing, "from_config"):
-            rebuilt = thing.from_config(config)
+        if hasattr(obj, "from_config"):
+            rebuilt = obj.from_config(config)
         else:
-            rebuilt = thing(**arguments_from(config))
+            rebuilt = obj(**arguments_from(config))
     for step in ("build", "compile"):
         restore = getattr(rebuilt, f"{step}_from_config", None)
         if entry.get(f"{step}_config") and restore is not None:

@@ -207,35 +207,35 @@ class _KernelReader:
         self._seen: dict[int, str] = {}
         self._alive: list[object] = []  # so that no two objects get the same id
 
-    def read(self, thing: Any) -> None:
+    def read(self, value: Any) -> None:
         """Write down an object and all within it: first what stands first."""
-        unread = [thing]
+        unread = [value]
         while unread:
             unread.extend(reversed(self._write(unread.pop())))
 
-    def _write(self, thing: Any) -> Sequence[Any]:
+    def _write(self, value: Any) -> Sequence[Any]:
         """Write down the head of an object; return what follows it."""
-        if isinstance(thing, (int, str, float, type(None))):
-            self.words.append(repr(thing))
-        elif isinstance(thing, (tuple, list)):
-            if all(type(item) is int for item in thing):  # sizes and strides: most are
-                self.words.append(repr(thing))
+        if isinstance(value, (int, str, float, type(None))):
+            self.words.append(repr(value))
+        elif isinstance(value, (tuple, list)):
+            if all(type(item) is int for item in value):  # sizes and strides: most are
+                self.words.append(repr(value))
                 return ()
             self.words.append("(")
-            return (*thing, _END)
-        elif thing is _END:
+            return (*value, _END)
+        elif value is _END:
             self.words.append(")")
-        elif _fields(thing.__class__):
-            return self._write_record(thing)
-        elif isinstance(thing, np.ndarray):
-            content = hashlib.sha256(np.ascontiguousarray(thing).tobytes()).hexdigest()
-            self.words.append(f"array {thing.dtype.str} {thing.shape} {content}")
-        elif isinstance(thing, np.dtype):
-            self.words.append(thing.str)
-        elif isinstance(thing, np.generic):
-            self.words.append(f"{type(thing).__name__} {thing!r}")
-        elif isinstance(thing, dict):
-            return (tuple(thing.items()),)
+        elif _fields(value.__class__):
+            return self._write_record(value)
+        elif isinstance(value, np.ndarray):
+            content = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
+            self.words.append(f"array {value.dtype.str} {value.shape} {content}")
+        elif isinstance(value, np.dtype):
+            self.words.append(value.str)
+        elif isinstance(value, np.generic):
+            self.words.append(f"{type(value).__name__} {value!r}")
+        elif isinstance(value, dict):
+            return (tuple(value.items()),)
         else:
             self.meets_unknown = True
         return ()

@@ -324,13 +324,13 @@ class _Named(dict[str, Any]):
         self.function = function
 
 
-def _by_name(thing: Any) -> Any:
+def _by_name(obj: Any) -> Any:
     """Name a function; one without a name stays itself until it is saved."""
-    if hasattr(thing, "__array__"):
-        return serialize_keras_object(thing)
-    if not inspect.isfunction(thing) or thing.__name__ == "<lambda>":
-        return thing
-    entry = serialize_keras_object(thing)
+    if hasattr(obj, "__array__"):
+        return serialize_keras_object(obj)
+    if not inspect.isfunction(obj) or obj.__name__ == "<lambda>":
+        return obj
+    entry = serialize_keras_object(obj)
     if isinstance(entry, str):
         entry = {
             "module": "builtins",
@@ -338,7 +338,7 @@ def _by_name(thing: Any) -> Any:
             "config": entry,
             "registered_name": "function",
         }
-    return _Named(thing, entry)
+    return _Named(obj, entry)
 
 
 def _parameters(function: Any) -> set[str]:

@@ -63,5 +63,5 @@ def deserialize_keras_object(
             if callable(identifier):
                 return identifier
             raise ValueError(f"{identifier!r} is no {printable_module_name}.")
-        thing = find_class({"class_name": identifier, "config": {}})
-    return thing() if isinstance(thing, type) else thing
+        obj = find_class({"class_name": identifier, "config": {}})
+    return obj() if isinstance(obj, type) else obj

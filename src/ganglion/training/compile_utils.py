@@ -418,11 +418,11 @@ def get_metric(identifier: Any, y_true: Any, y_pred: Any, loss: Any = None) -> M
     return metric
 
 
-def object_name(thing: Any) -> str:
+def object_name(obj: Any) -> str:
     """Return the name of a metric, a loss or a function."""
-    if hasattr(thing, "name"):
-        return str(thing.name)
-    return snake_case(getattr(thing, "__name__", type(thing).__name__))
+    if hasattr(obj, "name"):
+        return str(obj.name)
+    return snake_case(getattr(obj, "__name__", type(obj).__name__))
 
 
 def _kind(y_true: Any, y_pred: Any) -> str:

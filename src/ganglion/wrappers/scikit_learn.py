@@ -51,20 +51,20 @@ class BaseWrapper(BaseEstimator):  # type: ignore[misc]
         self.sk_params.update(params)
         return self
 
-    def _arguments(self, function: Any, given: dict[str, Any]) -> dict[str, Any]:
+    def _arguments(self, function: Any, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return those of the arguments that a function takes."""
         known = inspect.signature(function).parameters
         own = {name: x for name, x in self.sk_params.items() if name in known}
-        return {**own, **given}
+        return {**own, **arguments}
 
     def fit(self, x: Any, y: Any, **kwargs: Any) -> Any:
         """Build the model and train it; return its history."""
         builder = self._builder()
         self.model = builder(**self._arguments(builder, {}))
-        given = self._arguments(self.model.fit, kwargs)
+        arguments = self._arguments(self.model.fit, kwargs)
         if "nb_epoch" in self.sk_params:  # Keras 1
-            given["epochs"] = self.sk_params["nb_epoch"]
-        return self.model.fit(x, self._targets(y), **given)
+            arguments["epochs"] = self.sk_params["nb_epoch"]
+        return self.model.fit(x, self._targets(y), **arguments)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model")
@@ -76,8 +76,8 @@ class BaseWrapper(BaseEstimator):  # type: ignore[misc]
         return self.model.predict(x, **self._arguments(self.model.predict, kwargs))
 
     def _evaluated(self, x: Any, y: Any, kwargs: dict[str, Any]) -> dict[str, float]:
-        given = self._arguments(self.model.evaluate, kwargs)
-        return self.model.evaluate(x, self._targets(y), return_dict=True, **given)
+        arguments = self._arguments(self.model.evaluate, kwargs)
+        return self.model.evaluate(x, self._targets(y), return_dict=True, **arguments)
 
 
 class KerasClassifier(ClassifierMixin, BaseWrapper):  # type: ignore[misc]

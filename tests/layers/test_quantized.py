@@ -1,5 +1,6 @@
 """Quantized layers: beside Keras, in training, and in files."""
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,12 @@ CASES = {
     ),
     "Embedding": (lambda layers: layers.Embedding(6, 4), (3, 2)),
 }
+
+
+@pytest.fixture(autouse=True)
+def no_search_for_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keras does so whenever a layer loses a variable: long, late in a large suite."""
+    monkeypatch.setattr(gc, "collect", lambda generation=2: 0)
 
 
 def data_of(name: str) -> np.ndarray:

@@ -31,7 +31,9 @@ rivals: $(VENV)/core.done
 	    echo "Could not be installed, the race goes on without:$$missing"; \
 	  else touch $(VENV)/rivals.done; fi; }
 
-# Types are checked beside the tests, and told of after them.
+# Types are checked beside the tests, and told of after them. Bytecode is kept, whatever
+# the shell says: hundreds of processes import the package, in half of their time.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: style
 	@$(BIN)/mypy > $(VENV)/mypy.log 2>&1 & checking=$$!; \
 	$(BIN)/python -m pytest -n auto --dist worksteal -rs $(ARGS); tested=$$?; \

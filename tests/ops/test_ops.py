@@ -214,6 +214,12 @@ def test_a_list_finds_the_keras_tensor_it_holds() -> None:
     assert isinstance(x == y, KerasTensor)  # still an op, as of arrays
 
 
+def test_several_axes_for_one_are_refused_by_name() -> None:
+    for x in (M, KerasTensor((2, 3))):
+        with pytest.raises(TypeError, match=r"`axis` must be one .* got \(0, 1\)"):
+            ops.cumsum(x, axis=(0, 1))
+
+
 # ---- types ---------------------------------------------------------------------------
 
 TYPES = [

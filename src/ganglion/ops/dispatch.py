@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -368,6 +369,10 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
 
 def one_axis(axis: int | np.integer, ndim: int) -> int:
     """Return an axis as a number from the front."""
-    if not -ndim <= axis < ndim:
-        raise ShapeError(f"axis {axis} is out of bounds for an array of {ndim} axes")
-    return int(axis) % ndim
+    try:
+        number = operator.index(axis)
+    except TypeError:
+        raise TypeError(f"`axis` must be one whole number, got {axis!r}.") from None
+    if not -ndim <= number < ndim:
+        raise ShapeError(f"axis {number} is out of bounds for an array of {ndim} axes")
+    return number % ndim

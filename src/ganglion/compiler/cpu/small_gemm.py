@@ -280,15 +280,10 @@ class ProductText:
             *(at, column, columns),
             text.times(number, sizes.lists[0]) if self.kind.group else "",
         )
-        dense = partial(self._rows, matrices, False)
-        dense = partial(self._each_tile, first, rows, TILE_ROWS, dense)
         if self.kind.group:
-            listed = partial(self._rows, matrices, True)
-            steps = TILE_ROWS[TILE_ROWS.index(self.kind.group) :]
-            listed = partial(self._each_tile, first, rows, steps, listed)
-            text.when(self._leaves_out(matrices, first, rows), listed, dense)
-        else:
-            dense()
+            first, rows = self._listed_groups(matrices, first, rows)
+        dense = partial(self._rows, matrices, False)
+        self._each_tile(first, rows, TILE_ROWS, dense)
         if self.kind.sums:
             is_first = text.let(f"icmp eq i64 {down}, 0")
             text.when(is_first, lambda: self._column_sums(matrices))
@@ -490,6 +485,22 @@ class ProductText:
         return sums
 
     # ---- lists of nonzero indices ----------------------------------------------------
+
+    def _listed_groups(
+        self, matrices: Matrices, first: str, rows: str
+    ) -> tuple[str, str]:
+        """Multiply whole groups of rows, if lists leave out enough; return the rest."""
+        text, group = self.text, self.kind.group
+        few = self._leaves_out(matrices, first, rows)
+        size = text.let(f"and i64 {rows}, {-group}")
+        end = text.add(first, size)
+
+        def listed(row: str) -> None:
+            self._rows(matrices, True, row, group)
+
+        text.when(few, lambda: text.each(first, end, group, listed))
+        done = text.let(f"select i1 {few}, i64 {size}, i64 0")
+        return text.add(first, done), text.minus(rows, done)
 
     def _listed(
         self,

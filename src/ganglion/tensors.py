@@ -255,6 +255,16 @@ def _method(name: str, function: str | None = None) -> Any:
     return method
 
 
+def check_devices(owner: str, *parts: Any) -> None:
+    """Refuse what PyTorch's `to` takes beside devices."""
+    wanted = list(map(str, parts))
+    if any(not part.startswith(("cpu", "cuda")) for part in wanted):
+        raise TypeError(
+            f"{owner}.to({', '.join(wanted)}): only devices. For another type use "
+            "`keras.ops.cast`, or `dtype=` where a layer is made."
+        )
+
+
 class Tensor(np.ndarray):
     """An array with the operators of Keras: what ops and models return.
 
@@ -337,12 +347,7 @@ class Tensor(np.ndarray):
 
     def to(self, *args: Any, **kwargs: Any) -> Tensor:
         """Return the tensor itself for PyTorch's device `cpu`; refuse anything else."""
-        wanted = [str(part) for part in (*args, *kwargs.values())]
-        if any(not part.startswith(("cpu", "cuda")) for part in wanted):
-            raise TypeError(
-                f"Tensor.to({', '.join(wanted)}): only devices. For another type use "
-                "`keras.ops.cast`."
-            )
+        check_devices("Tensor", *args, *kwargs.values())
         return self
 
     @classmethod

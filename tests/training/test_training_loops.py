@@ -372,6 +372,8 @@ def test_what_pytorch_asks_of_its_own_modules_says_what_to_do() -> None:
         "cpu"
     )
     outputs, targets = model(torch.ones(2, 3)), torch.ones(2, 1)
+    with pytest.raises(TypeError, match="only devices"):
+        model.to(torch.float16)
     with pytest.raises(NotImplementedError, match=r"keras\.optimizers"):
         torch.optim.SGD(model.parameters(), lr=0.1)
     with pytest.raises(TypeError, match=r"mse_loss of PyTorch.*keras\.losses"):

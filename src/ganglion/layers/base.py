@@ -285,7 +285,8 @@ class Layer(WeightHolder):
         call_function("zero_grad", self.trainable_variables)
 
     def to(self, device: Any) -> Self:
-        """Return the layer itself, wherever PyTorch would move it."""
+        """Return the layer itself for any of PyTorch's devices; refuse other types."""
+        tensors.check_devices(type(self).__name__, device)
         return self
 
     def parameters(self, recurse: bool = True) -> Any:

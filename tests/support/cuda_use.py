@@ -1,4 +1,4 @@
-"""What a user does with the CUDA backend, checked here and on a GPU.
+"""The use of the CUDA backend through the public API, checked here and on a GPU.
 
     python3 tests/support/cuda_use.py     on a machine with a GPU
 
@@ -133,7 +133,7 @@ def a_resumed_run_equals_one_that_was_never_stopped(other):
     except KeyboardInterrupt:
         pass
     else:
-        raise AssertionError("nobody stopped it")
+        raise AssertionError("it was not stopped")
     with tempfile.TemporaryDirectory() as folder:
         saving.save_model(stopped, Path(folder) / "part.keras")
         resumed = saving.load_model(Path(folder) / "part.keras")

@@ -60,7 +60,7 @@ STROKES: dict[int, list[list[Point]]] = {
 
 
 class Answer(NamedTuple):
-    """What a page said of a drawing, and after how many milliseconds each time."""
+    """The answers of a page to a drawing, and their times in milliseconds."""
 
     said: str
     milliseconds: list[float]

@@ -173,7 +173,7 @@ class Shared:
         self._name, self._model = name, model
         text = path.with_name(f"{name}.h").read_text()
         line = next(line for line in text.splitlines() if "_WORKSPACE " in line)
-        # Behind its end lies what nobody may touch.
+        # The page after its end must not be accessed.
         size = int(line.split()[2])
         self._workspace = ctypes.create_string_buffer(size + len(_GUARD))
         self._workspace[size:] = _GUARD

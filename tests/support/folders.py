@@ -1,4 +1,4 @@
-"""Where tests find what they read: the repository, helpers, golden texts."""
+"""Folders for tests: the repository, helpers, golden texts."""
 
 from pathlib import Path
 

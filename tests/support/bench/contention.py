@@ -1,4 +1,4 @@
-"""How much slower a training step gets beside other busy processes, and PyTorch's.
+"""The slowdown of a training step beside other busy processes, and of PyTorch's.
 
     python tests/support/bench/contention.py                      # two others
     python tests/support/bench/contention.py --others 2 8 --recipes mnist-cnn

@@ -1,4 +1,4 @@
-"""How long many small networks take to start: each is built, compiled and fitted once.
+"""The start-up time of many small networks: each is built, compiled and fitted once.
 
     python tests/support/bench/fifty_networks.py             # as the cache is
     python tests/support/bench/fifty_networks.py --cold      # with an empty cache

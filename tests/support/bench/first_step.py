@@ -1,4 +1,4 @@
-"""How long it takes from `fit` to the first step, and from a new process to a loss.
+"""The time from `fit` to the first step, and from a new process to a loss.
 
     python tests/support/bench/first_step.py                    # all, beside rivals
     python tests/support/bench/first_step.py tabular mlp --engines ganglion,torch

@@ -8,10 +8,10 @@ Networks of 20-64-64-1 with ReLU, batches of 32, Adam, another rate and seed eac
 784-128-128-10 on digits, batches of 128, SGD. A round is some epochs of all models.
 JAX runs `vmap` over models of a `scan` over epochs and steps; PyTorch `torch.func.vmap`
 over models, eager and compiled; Ganglion `fit_many`, and one `fit` after the other.
-Engines take turns; seconds of the clock and of the processors are told, the median of
-rounds. Every engine has its own process on as many cores as it has threads, so that
-none has the threads of another. With several numbers of threads, each is compared with
-the first. All of it ends after `--seconds`, with as many rounds as there was time for.
+Engines take turns; the medians over rounds of elapsed and processor time are printed.
+Every engine has its own process on as many cores as it has threads, so that engines do
+not share threads. With several numbers of threads, each is compared with the first. The
+benchmark ends after `--seconds`, with as many rounds as fit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ENGINES = ("many", "alone", "jax", "torch", "torch-compiled")
 
 @dataclass(frozen=True)
 class Network:
-    """What is trained: sizes of layers, and how."""
+    """A network to train: the sizes of its layers, its data and its optimizer."""
 
     sizes: tuple[int, ...]
     rows: int
@@ -78,7 +78,7 @@ NETWORKS = {
 
 @dataclass(frozen=True)
 class Task:
-    """What a round trains."""
+    """The models and epochs of a round."""
 
     network: Network
     models: int

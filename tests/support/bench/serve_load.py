@@ -65,7 +65,7 @@ def resident(server: subprocess.Popen) -> float:
 
 @dataclass
 class Counts:
-    """What clients saw."""
+    """The results of all clients."""
 
     statuses: Counter = field(default_factory=Counter)
     milliseconds: list[float] = field(default_factory=list)

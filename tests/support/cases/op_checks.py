@@ -1,4 +1,4 @@
-"""What holds of every primitive: inference agrees with meaning, slopes agree."""
+"""Checks for every primitive: inference agrees with meaning, gradients with slopes."""
 
 from __future__ import annotations
 

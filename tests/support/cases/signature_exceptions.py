@@ -1,4 +1,4 @@
-"""Where our signatures differ from Keras' on purpose, each with its reason.
+"""Intended differences of our signatures from Keras', each with its reason.
 
 Everything else must be equal to Keras 3.15, parameter by parameter: names, order,
 kinds and defaults.

@@ -442,7 +442,7 @@ def images() -> list[Kind]:
 
 
 def caches(folder: Path) -> list[Kind]:
-    """What Ganglion keeps for itself: damage counts as absence, nothing is raised."""
+    """Ganglion's own caches: damage counts as absence, nothing is raised."""
     form, key = Form((4, 4)), "0" * 32
     cache.write(key, (3, *form.shape), lambda pixels: pixels.fill(7) or {2: "no image"})
     place = cache.folder() / key

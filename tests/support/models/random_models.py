@@ -30,7 +30,7 @@ WORDS = 7
 
 @dataclass
 class Maker:
-    """What draws a model: the module it is made of, and the random numbers."""
+    """Draws a model from a module of layers, with random numbers."""
 
     module: Any
     rng: Random

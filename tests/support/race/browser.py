@@ -206,7 +206,7 @@ class Browser:
         ]
 
     def complaints(self) -> list[str]:
-        """Return what stands in the console, and errors nobody caught."""
+        """Return the messages of the console, and uncaught errors."""
         kinds = (
             "Runtime.exceptionThrown",
             "Runtime.consoleAPICalled",

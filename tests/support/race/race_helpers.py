@@ -1,4 +1,4 @@
-"""What the tests of races and benches share: noise as data, fake engines, Ctrl-C."""
+"""Helpers for tests of races and benches: noise as data, fake engines, Ctrl-C."""
 
 import os
 import signal

@@ -103,3 +103,14 @@ def test_what_cannot_be_adapted_is_refused():
     bound.build((None, 5))
     with pytest.raises(ValueError, match="remove the `kernel_constraint`"):
         bound.enable_lora(2)
+
+
+def test_a_file_without_the_weights_of_an_adapted_layer_is_refused(tmp_path):
+    bare = ganglion.Sequential([ganglion.Input((2,)), ganglion.layers.ReLU()])
+    bare.save_weights(tmp_path / "bare.weights.h5")
+    dense = ganglion.layers.Dense(2)
+    model = ganglion.Sequential([ganglion.Input((2,)), dense])
+    dense.enable_lora(1)
+    with pytest.raises(ValueError, match=r"layer \"dense.* asks for '0'"):
+        model.load_weights(tmp_path / "bare.weights.h5")
+    model.load_weights(tmp_path / "bare.weights.h5", skip_mismatch=True)

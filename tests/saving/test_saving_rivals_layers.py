@@ -206,3 +206,29 @@ def test_a_property_names_a_layer_in_files_as_in_keras(keras, tmp_path, saved, l
             continue
         other.load_weights(tmp_path / "own.weights.h5")
         np.testing.assert_allclose(np.array(other(x)), np.array(model(x)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("theirs", [True, False])
+def test_a_layer_that_loads_in_its_own_way_is_asked_though_it_saved_nothing(
+    keras, tmp_path, theirs
+):
+    k = keras if theirs else ganglion
+
+    class Strict(k.layers.Layer):
+        def __init__(self, **kwargs):
+            super().__init__(**kwargs)
+            self.dense = k.layers.Dense(1)
+
+        def build(self, input_shape):
+            self.dense.build(input_shape)
+
+        def call(self, inputs):
+            return self.dense(inputs)
+
+        def load_own_variables(self, store):
+            raise ValueError(f"{len(store.keys())} of mine")
+
+    model = k.Sequential([k.Input((2,)), Strict()])
+    model.save(tmp_path / "m.keras")
+    with pytest.raises(ValueError, match="0 of mine"):
+        k.saving.load_model(tmp_path / "m.keras", custom_objects={"Strict": Strict})

@@ -203,9 +203,11 @@ def read(
             continue
         datasets = dict(file.get(name, {}))
         problem = _problem(part, datasets)
+        # One with a way of its own decides what it means that the file has nothing.
+        is_asked = part.overrides("load_own_variables") and not skip_mismatch
         if problem:
             problems.append(problem)
-        elif datasets:
+        elif datasets or is_asked:
             fitting.append((part, datasets))
     problems += _left_over(file, known)
     if problems:
@@ -275,7 +277,13 @@ def _report(problems: list[str], skip_mismatch: bool) -> None:
 def _assign(part: Part, datasets: dict[str, Any]) -> None:
     arrays = {name: h5.array(dataset) for name, dataset in datasets.items()}
     if part.overrides("load_own_variables"):
-        part.owner.load_own_variables(arrays)
+        try:
+            part.owner.load_own_variables(arrays)
+        except KeyError as error:
+            raise MismatchError(
+                f"{part} asks for {error} at {part.path or 'its top'!r} of the file, "
+                "which does not have it"
+            ) from error
         return
     for number, variable in enumerate(part.variables):
         variable.assign(arrays[str(number)])

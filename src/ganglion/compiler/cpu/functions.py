@@ -554,10 +554,12 @@ def _widened(m: Maths, x: Val) -> Term:
 
 def _from_float16(m: Maths, x: Val) -> Val:
     bits = _widened(m, x)
-    size = (bits & 0x7FFF) << 13
-    scaled = (size.bits() * 2.0**112).bits()
-    end = (size >= 0x0F800000).choose(_INFINITY, scaled.number(0))  # infinite or NaN
-    return (scaled | end | ((bits & 0x8000) << 16)).bits().val
+    size, sign = bits & 0x7FFF, (bits & 0x8000) << 16
+    # Behind a half, the last bit of a float32 is the last bit of a small float16.
+    small = ((size + 0x3F000000).bits() - 0.5).bits()
+    number = (size < 0x400).choose(small, (size << 13) + 0x38000000)
+    number = (size >= 0x7C00).choose((size << 13) | _INFINITY, number)
+    return (number | sign).bits().val
 
 
 def _to_float16(x: Term) -> Val:

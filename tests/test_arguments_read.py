@@ -113,7 +113,6 @@ UNREAD |= {
     "compat/tensorflow/generators.py log_uniform_candidate_sampler": {
         "num_true": "the shape of `true_classes` says it",
     },
-    "layers/base.py Layer.to": {"device": ONE_DEVICE},
     "compat/tensorflow/arrays.py map_fn": {"infer_shape": "shapes are exact"},
     "compat/tensorflow/arrays.py while_loop": {"shape_invariants": "shapes are exact"},
     "compat/tensorflow/arrays.py case": {

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ganglion
 from ganglion import keras2, saving
 
 h5py = pytest.importorskip("h5py")
@@ -118,3 +119,31 @@ def test_a_functional_model_of_keras_2_with_a_model_inside(tmp_path):
     model = saving.load_model(tmp_path / "m.h5")
     x = np.ones((1, 4), "float32")
     np.testing.assert_array_equal(model.predict(x, verbose=0), 2 * (x @ KERNEL + BIAS))
+
+
+class Blocks(ganglion.Model):
+    """Keeps layers in tuples within a list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = [(ganglion.layers.Dense(3, use_bias=False),) for _ in range(2)]
+        self.top = ganglion.layers.Dense(1)
+
+    def call(self, inputs: Any) -> Any:
+        for (layer,) in self.blocks:
+            inputs = layer(inputs)
+        return self.top(inputs)
+
+
+def test_layers_in_nested_lists_that_keras_once_saved_by_number(tmp_path):
+    """Older Keras 3 left out lists within lists: they lie below `layers` alone."""
+    x = np.ones((1, 3), "float32")
+    model, other = Blocks(), Blocks()
+    expected, _ = model(x), other(x)
+    with h5py.File(tmp_path / "old.weights.h5", "w") as file:
+        file.create_group("vars")
+        for name, layer in zip(["", "_1", "_2"], model.layers, strict=True):
+            for number, value in enumerate(layer.get_weights()):
+                file[f"layers/dense{name}/vars/{number}"] = value
+    other.load_weights(tmp_path / "old.weights.h5")
+    np.testing.assert_array_equal(other(x), expected)

@@ -494,7 +494,7 @@ class StatelessScope:
     >>> v = Variable(1.0)
     >>> with StatelessScope([(v, np.float32(5))]) as scope:
     ...     v.assign(v * 2.0).numpy()
-    array(10., dtype=float32)
+    np.float32(10.0)
     >>> v.numpy(), scope.get_current_value(v)
     (array(1., dtype=float32), array(10., dtype=float32))
     """

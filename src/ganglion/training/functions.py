@@ -58,7 +58,7 @@ def function(
     >>> add(keras.ops.ones((3,)))
     array(6., dtype=float32)
     >>> total.numpy()
-    array(3., dtype=float32)
+    np.float32(3.0)
     """
     if func is None:
         return functools.partial(

@@ -206,7 +206,7 @@ def shuffled_step(stack, rows, batch):
     table = Table(x, rng.integers(0, 10, rows).astype("int32"))
     signature = table.signature(batch, rows, True)
     step = model._step_cache.traced("train", table, signature)
-    state = {name: variable.numpy() for name, variable in step.variables.items()}
+    state = {name: variable.array.copy() for name, variable in step.variables.items()}
     return step.program, {n: table.arrays()[n] for n in step.program.data}, state
 
 

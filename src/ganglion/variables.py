@@ -496,7 +496,7 @@ class StatelessScope:
     ...     v.assign(v * 2.0).numpy()
     np.float32(10.0)
     >>> v.numpy(), scope.get_current_value(v)
-    (array(1., dtype=float32), array(10., dtype=float32))
+    (np.float32(1.0), array(10., dtype=float32))
     """
 
     def __init__(

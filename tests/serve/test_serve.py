@@ -185,6 +185,55 @@ def test_a_body_must_come_in_time(
         assert client.recv(1000).startswith(b"HTTP/1.1 408 ")
 
 
+def test_the_rest_of_a_request_that_has_its_answer_must_come_in_time(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "HEADER_SECONDS", 0.05)
+    head = b"GET /health HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", running.port), timeout=30) as client:
+        client.sendall(head)
+        received = client.recv(1000)
+        client.sendall(b"x")  # which must not give it more time than it has
+        while part := client.recv(1000):
+            received += part
+        assert received.startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize(
+    ("name", "most"), [("ANSWER_SECONDS", 0.05), ("UNREAD_BYTES", 100_000)]
+)
+def test_an_answer_must_be_taken_in_time(
+    name: str, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, name, most)
+    net = keras.Sequential([keras.Input((1,)), keras.layers.Dense(100_000)])
+    started = Running(net)
+    body = json.dumps({"rows": [[0.5]] * 20}).encode()
+    head = f"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+    kind = "Content-Type: application/json\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", started.port), timeout=30) as client:
+        client.sendall((head + kind).encode() + body)
+        while not started.service.metrics.requests:
+            time.sleep(0.01)
+        connections = started.server.server_state.connections
+        deadline = time.monotonic() + 30
+        while connections and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not connections
+    assert started.get("/health")[0] == 200
+    started.stop()
+
+
+def test_an_answer_far_larger_than_its_request_is_refused() -> None:
+    net = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1000)])
+    started = Running(net, most_bytes=20_000)
+    assert started.ask({"rows": [[1]] * 10})[0] == 200
+    status, said = started.ask({"rows": [[1]] * 11})
+    started.stop()
+    assert status == 413
+    assert "more than 10,000 numbers; send fewer rows" in said["error"]
+
+
 def test_requests_that_arrive_together_are_one_batch() -> None:
     begun, free = threading.Event(), threading.Event()
     batches: list[list[int]] = []
@@ -198,7 +247,7 @@ def test_requests_that_arrive_together_are_one_batch() -> None:
         return [arrays[0] * 2]
 
     async def ask_all() -> list[Any]:
-        batcher = Batcher({"double": compute}, batch_size=8)
+        batcher = Batcher({"double": compute}, batch_size=8, most_numbers=100)
         batcher.start()
         first = asyncio.create_task(batcher("double", [np.zeros((1, 1))]))
         await asyncio.to_thread(begun.wait, 30)
@@ -222,7 +271,7 @@ def test_requests_that_arrive_together_are_one_batch() -> None:
 
 def test_more_than_can_be_kept_is_refused_to_be_asked_again() -> None:
     async def fill() -> None:
-        batcher = Batcher({"same": lambda arrays: arrays}, batch_size=1)
+        batcher = Batcher({"same": lambda arrays: arrays}, 1, most_numbers=100)
         tasks = [
             asyncio.create_task(batcher("same", [np.zeros((40, 1))])) for _ in range(3)
         ]
@@ -324,6 +373,13 @@ def test_texts_and_rows_of_any_length() -> None:
     assert interface.rows([[[1, 2, 3]] * 5])[0].shape == (1, 5, 3)
     with pytest.raises(Refused, match="different"):
         interface.rows([[[1, 2, 3]] * 5, [[1, 2, 3]] * 4])
+
+
+def test_texts_among_numbers_take_no_memory() -> None:
+    interface = Interface.of(small_net())
+    rows = [["a" * 4_000_000], *[[""]] * 800_000]  # an array of equal texts: 12 TB
+    with pytest.raises(Refused, match=r"rows\[0\] holds what is not a number"):
+        interface.rows(rows)
 
 
 def test_a_model_without_shapes_is_refused() -> None:

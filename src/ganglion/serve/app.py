@@ -45,7 +45,8 @@ class Service:
     Args:
         model: Made by `Sequential` or the functional API.
         batch_size: Rows that are computed at once, at most.
-        most_bytes: The largest body of a request.
+        most_bytes: The largest body of a request. An answer has as many numbers as
+            that can hold, at most.
         rate: Requests a second from one address, None for any number.
     """
 
@@ -64,7 +65,10 @@ class Service:
         self.rate_limit = None if rate is None else RateLimit(rate)
         self.is_stopping = False
         compute = {PREDICT: self._predict, MAPS: self._maps}
-        self.batcher = Batcher(compute, batch_size, self.metrics.batches.add)
+        most_numbers = most_bytes // 2  # a digit and a comma
+        self.batcher = Batcher(
+            compute, batch_size, most_numbers, self.metrics.batches.add
+        )
 
     def warm_up(self) -> None:
         """Compile for batches of every size, so that no request waits for it."""

@@ -49,6 +49,7 @@ class Batcher:
         compute: Functions by the kind of their computation; each takes an array per
             input and returns an array per output.
         batch_size: Rows that are computed at once, at most.
+        most_numbers: The largest answer, which may be far larger than its request.
         watch: Called with the number of rows of every batch.
     """
 
@@ -56,9 +57,11 @@ class Batcher:
         self,
         compute: Mapping[str, Compute],
         batch_size: int,
+        most_numbers: int,
         watch: Callable[[int], None] = lambda rows: None,
     ) -> None:
         self._compute, self.batch_size, self._watch = compute, batch_size, watch
+        self._most_numbers = most_numbers
         self._jobs: deque[Job] = deque()
         self._arrived = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "ganglion-serve")
@@ -143,12 +146,19 @@ class Batcher:
 
     def _run(self, kind: str, arrays: Arrays) -> Arrays:
         """Compute any number of rows in batches of a few sizes."""
-        parts = []
+        parts, numbers = [], 0
         for first in range(0, len(arrays[0]), self.batch_size):
             batch = [array[first : first + self.batch_size] for array in arrays]
             rows = len(batch[0])
             outputs = self._compute[kind]([padded(array) for array in batch])
             parts.append([output[:rows] for output in outputs])
+            numbers += sum(output.size for output in parts[-1])
+            if numbers > self._most_numbers:
+                raise Refused(
+                    413,
+                    f"The answer has more than {self._most_numbers:,} numbers; send "
+                    "fewer rows, or start the server with another --max-mb.",
+                )
         if len(parts) == 1:
             return parts[0]
         return [np.concatenate(outputs) for outputs in zip(*parts, strict=True)]
@@ -156,7 +166,7 @@ class Batcher:
     def warm_up(self, kind: str, row: Arrays) -> None:
         """Compile for every size of a batch, with one row repeated."""
         for size in sizes(self.batch_size):
-            self._run(kind, [np.repeat(array, size, axis=0) for array in row])
+            self._compute[kind]([np.repeat(array, size, axis=0) for array in row])
 
 
 def sizes(batch_size: int) -> Sequence[int]:

@@ -203,16 +203,27 @@ def _head(model: Any, outputs: Sequence[Tensor]) -> str:
 def _array(tensor: Tensor, rows: list[Any]) -> np.ndarray:
     if tensor.is_text:
         return _texts(tensor, rows)
-    try:
-        array = np.asarray(rows)
-    except (ValueError, OverflowError):  # ragged, or nested too deeply for NumPy
-        array = np.empty(0, object)
+    array = _numbers(rows)
     if array.dtype.kind not in "biuf" or not _fits(tensor, array.shape[1:]):
         raise _bad_row(tensor, rows)
     if not np.isfinite(array).all():
         raise Refused(422, "Numbers must be finite; null, NaN and Infinity are not.")
     array = array.reshape(len(rows), *_sides(tensor, array.shape[1:]))
     return _converted(tensor, array)
+
+
+def _numbers(lists: list[Any]) -> np.ndarray:
+    """Return lists as an array of numbers; of objects, if they are anything else.
+
+    Types come first: where there are texts, NumPy makes all as long as the longest.
+    """
+    try:
+        array = np.array(lists, object)
+        if {int, float, bool}.issuperset(map(type, array.ravel().tolist())):
+            array = np.asarray(lists)
+    except (ValueError, OverflowError):  # ragged, or nested too deeply for NumPy
+        array = np.empty(0, object)
+    return array
 
 
 def _converted(tensor: Tensor, array: np.ndarray) -> np.ndarray:
@@ -250,15 +261,13 @@ def _sides(tensor: Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
 def _bad_row(tensor: Tensor, rows: list[Any]) -> Refused:
     """Return a refusal that names the first malformed row."""
     for number, row in enumerate(rows):
-        problem = ""
-        try:
-            array = np.asarray(row)
-            if array.dtype.kind not in "biuf":
-                problem = f"holds what is not a number: {row!r:.{SHOWN}}"
-            elif not _fits(tensor, array.shape):
-                problem = f"has {numbers_text(array.shape)}"
-        except (ValueError, OverflowError):
-            problem = "has lists of different lengths"
+        problem, array = "", _numbers(row)
+        if array.dtype.kind not in "biuf":
+            problem = f"holds what is not a number: {row!r:.{SHOWN}}"
+            if not array.size or any(isinstance(x, list) for x in array.flat):
+                problem = "has lists of different lengths"
+        elif not _fits(tensor, array.shape):
+            problem = f"has {numbers_text(array.shape)}"
         if problem:
             return Refused(
                 422, f"rows[{number}] {problem}; {tensor.name!r} is {tensor}."

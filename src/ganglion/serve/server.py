@@ -6,50 +6,74 @@ import asyncio
 import socket
 from typing import Any
 
-import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ganglion.serve.app import Service
 
 HEADER_SECONDS = 10  # for a client to send the head of a request
+ANSWER_SECONDS = 30  # for a client to take an answer
+UNREAD_BYTES = 256_000_000  # of answers that clients have not taken yet
 IDLE_SECONDS = 15  # for a connection that is kept open for the next request
 SHUTDOWN_SECONDS = 15  # for running requests, after SIGTERM or Ctrl-C
 CONNECTIONS = 1000  # at once
 
 
 class PatientProtocol(H11Protocol):
-    """HTTP/1.1 of uvicorn, which by itself waits forever for the head of a request."""
+    """HTTP/1.1 of uvicorn, which by itself waits forever for slow clients.
 
-    _timer: asyncio.TimerHandle | None = None
+    They have some time to send the head of a request, or the rest of one that has its
+    answer already, and to take an answer. `limits` has the time for a body.
+    """
+
+    _request_timer: asyncio.TimerHandle | None = None
+    _answer_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._wait()
+        self._wait_for_request()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self.conn.their_state is h11.IDLE:
-            self._wait()
+        if self._is_idle:
+            self._wait_for_request()
         else:
-            self._stop_waiting()
+            self._request_timer = _stopped(self._request_timer)
+
+    def pause_writing(self) -> None:
+        """Wait for a client that takes its answer slowly, among few others."""
+        super().pause_writing()
+        unread = [other.transport.get_write_buffer_size() for other in self.connections]
+        if sum(unread) > UNREAD_BYTES:
+            self.transport.abort()
+            return
+        self._answer_timer = self.loop.call_later(ANSWER_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._answer_timer = _stopped(self._answer_timer)
+        super().resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
+        self._request_timer = _stopped(self._request_timer)
+        self._answer_timer = _stopped(self._answer_timer)
         super().connection_lost(exc)
 
-    def _wait(self) -> None:
-        if self._timer is None:
-            self._timer = self.loop.call_later(HEADER_SECONDS, self._let_go)
-
-    def _stop_waiting(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def _wait_for_request(self) -> None:
+        if self._request_timer is None:
+            self._request_timer = self.loop.call_later(HEADER_SECONDS, self._let_go)
 
     def _let_go(self) -> None:
-        if self.conn.their_state is h11.IDLE:
+        if self._is_idle:
             self.transport.close()
+
+
+def _stopped(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()
 
 
 class Server(uvicorn.Server):

@@ -293,6 +293,16 @@ def test_inputs_go_by_the_names_of_a_signature(tmp_path: Path) -> None:
         assert [port.name for port in ports] == names
 
 
+def test_inputs_and_outputs_keep_names_that_the_writer_uses(tmp_path: Path) -> None:
+    names = ("constant_0", "Add_1", "weight_2", "Gemm_0")
+    inputs = [keras.Input((3,), name=name) for name in names]
+    total = layers.Add(name="Identity_0")(inputs)
+    outputs = [layers.Dense(2, name="constant_1")(total), total]
+    check(keras.Model(inputs, outputs), tmp_path)
+    ports = onnx_runs.session(tmp_path / "m.onnx").get_inputs()
+    assert [port.name for port in ports] == list(names)
+
+
 def test_keras_signatures_are_understood(tmp_path: Path) -> None:
     """All that Keras documents for `input_signature`, and its option of ONNX."""
     model = keras.Sequential([keras.Input((3,)), layers.Dense(2)])

@@ -30,21 +30,28 @@ def onnx_type(dtype: np.dtype) -> int:
 
 
 class Builder:
-    """Collects nodes; a builder of a loop's body shares names with the one around."""
+    """Collects nodes; a builder of a loop's body shares names with the one around.
 
-    def __init__(self, outer: Builder | None = None) -> None:
+    Args:
+        outer: The builder around.
+        taken: Names that are the model's: those of its inputs and outputs.
+    """
+
+    def __init__(self, outer: Builder | None = None, taken: Iterable[str] = ()) -> None:
         self.nodes: list[Any] = []
         self._top: Builder = self if outer is None else outer._top
         # These are used only in the top builder, by all.
         self.initializers: list[Any] = []
         self._constants: dict[Any, str] = {}
         self._counter = itertools.count()
+        self._taken = frozenset(taken)
         self._rows: dict[int, str] = {}
         self.rows_of = ""  # an input whose first axis has the rows
 
     def fresh(self, word: str) -> str:
         """Return a name that nothing has yet."""
-        return f"{word}_{next(self._top._counter)}"
+        names = (f"{word}_{number}" for number in self._top._counter)
+        return next(name for name in names if name not in self._top._taken)
 
     def emit(
         self, op: str, *inputs: str, name: str | None = None, **attributes: Any

@@ -160,11 +160,13 @@ def _replaced(builder: Builder, text: str, sign: str, by: str) -> str:
     """Return texts with a character replaced, by splitting and joining them."""
     names = [builder.fresh("parts"), builder.fresh("counts")]
     parts, _ = builder.emit_many("StringSplit", [text], names, delimiter=sign)
-    zero, one = builder.constant(0, _INT64), builder.constant(1, _INT64)
+    # Texts without a word have no parts: the join begins with nothing.
+    nothing = builder.constant(np.array("", object))
+    first = builder.emit("Expand", nothing, builder.emit("Shape", text))
     columns = builder.emit("Squeeze", builder.emit("Shape", parts, start=1, end=2))
     body = Builder(builder)
     step, going, before = (body.fresh(word) for word in ("step", "going", "before"))
-    part = body.emit("Gather", parts, body.emit("Add", step, one), axis=1)
+    part = body.emit("Gather", parts, step, axis=1)
     if by:
         part = body.emit("StringConcat", body.constant(np.array(by, object)), part)
     still = body.emit("Identity", going)
@@ -183,7 +185,5 @@ def _replaced(builder: Builder, text: str, sign: str, by: str) -> str:
             helper.make_tensor_value_info(joined, kinds.STRING, None),
         ],
     )
-    first = builder.emit("Gather", parts, zero, axis=1)
-    times = builder.emit("Sub", columns, one)
     always = builder.constant(True, np.dtype("bool"))
-    return builder.emit("Loop", times, always, first, body=graph)
+    return builder.emit("Loop", columns, always, first, body=graph)

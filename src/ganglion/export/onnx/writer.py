@@ -64,7 +64,8 @@ def _check_opset(version: int | None) -> None:
 def _model(inference: Inference, twins: Twins, version: int) -> Any:
     front = inference.front
     graph = inference.program.graph
-    builder = Builder()
+    ends = (*inference.inputs, *inference.outputs)
+    builder = Builder(taken=[port.name for port in ends])
     names: dict[Value, str] = {value: value.name for value in graph.inputs}
     builder.rows_of = inference.inputs[0].name
     if front is not None:

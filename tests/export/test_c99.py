@@ -1,6 +1,7 @@
 """C99: compiled by gcc without a warning, it predicts what the model does."""
 
 import shutil
+import subprocess
 
 import numpy as np
 import pytest
@@ -61,6 +62,16 @@ class Sorted(layers.Layer):
         return keras.ops.sort(x, axis=-1)
 
 
+class Centred(layers.Layer):
+    def call(self, x):
+        return x - keras.ops.mean(x, axis=0)
+
+
+class Compared(layers.Layer):
+    def call(self, x):
+        return keras.ops.matmul(x, keras.ops.transpose(x))
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
@@ -72,6 +83,8 @@ class Sorted(layers.Layer):
             ),
             "changes .*lstm.* when it predicts",
         ),
+        (lambda: model_of(Centred(name="less")), "less.* across the rows of a batch"),
+        (lambda: model_of(Compared()), "a size that depends on the number of rows"),
         (
             lambda: model_of(layers.LSTM(2), shape=(None, 8)),
             r"shape \(None, None, 8\): .*--shape 100x8",
@@ -126,6 +139,27 @@ def test_open_sizes_and_subclasses_take_a_signature(tmp_path):
     spec = keras.InputSpec(shape=(None, 3))
     export_model(model, tmp_path / "own.c", input_signature=[spec], name="mine")
     assert "#define MINE_INPUT_SIZE 3" in (tmp_path / "own.h").read_text()
+
+
+@pytest.mark.parametrize("weights", ["inside", "file"])
+def test_what_is_not_read_is_no_warning(weights, tmp_path):
+    tensors = [keras.Input((2,), name=name) for name in ("used", "unused")]
+    model = keras.Model(tensors, layers.ReLU()(tensors[0]))
+    model.export(tmp_path / "m.c", weights=weights, verbose=False)
+    compile_c(tmp_path / "m.c")
+
+
+@pytest.mark.parametrize("name", ["w0", "NULL", "unix", "operator", "typeof"])
+def test_any_name_can_be_that_of_an_input(name, tmp_path):
+    tensors = [keras.Input((2,), name=name), keras.Input((2,), name="other")]
+    model = keras.Model(tensors, layers.Dense(3)(layers.Add()(tensors)))
+    model.export(tmp_path / "net.c", verbose=False)
+    check(model, Shared(compile_c(tmp_path / "net.c"), "net", model))
+    subprocess.run(["gcc", "-c", tmp_path / "net.c", "-o", "/dev/null"], check=True)
+    (tmp_path / "a.cpp").write_text('#include "net.h"')
+    if shutil.which("g++"):
+        command = ["g++", "-c", tmp_path / "a.cpp", "-o", "/dev/null"]
+        subprocess.run(command, check=True)
 
 
 def test_ends_of_one_name_are_two_parameters(tmp_path):

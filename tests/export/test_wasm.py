@@ -62,6 +62,19 @@ def test_javascript_lends_its_functions_and_refuses_other_sizes(tmp_path):
     assert "input: 2 numbers, got 3" in done.stderr
 
 
+@has_node
+def test_rows_come_as_lists_of_any_shape(tmp_path):
+    entries = [keras.Input((2, 1)), keras.Input(())]
+    rest = keras.ops.mod(entries[0][..., 0], 0.3) + entries[1][:, None]
+    path = tmp_path / "a.wasm"
+    export_model(keras.Model(entries, rest), path)
+    rows = [[[[1.0], [-0.5]], 2.0], [[1.0, -0.5], [2.0]]]
+    (results,) = in_node(path, rows)
+    np.testing.assert_allclose(results, [np.mod([1.0, -0.5], 0.3) + 2] * 2, atol=1e-6)
+    with pytest.raises(AssertionError, match="2 inputs, got 1"):
+        in_node(path, [[[1.0, -0.5]]])
+
+
 def test_what_javascript_has_not_is_refused(tmp_path):
     stack = [keras.Input((2,)), layers.Lambda(keras.ops.erfc)]
     with pytest.raises(ValueError, match="erfcf, which WebAssembly and JavaScript"):

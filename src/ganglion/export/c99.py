@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from ganglion.export.planning import (
     planned,
 )
 from ganglion.export.quantized import calibration_if
+from ganglion.export.row_by_row import refuse_mixed_rows
 from ganglion.export.text.calls import Argument, FrontCode, InputArgument, Memory
 from ganglion.export.text.translation import C_TYPES, as_c, routine
 from ganglion.export.wide_floats import in_float32
@@ -43,6 +45,7 @@ def write(
 ) -> Artifact:
     """Return a C file, its header and, with weights="file", the weights."""
     in_file, prefix = is_in_file(weights), identifier(path, name)
+    refuse_mixed_rows(model, input_signature)
     calibration = calibration_if(int8, model, sample, input_signature)
     inference, notes = in_float32(inference_of(model, 1, input_signature)), []
     if calibration is not None:
@@ -110,7 +113,7 @@ class CProgram:
     def _constants(self) -> Iterator[str]:
         for index, array in enumerate(self._arrays):
             kind, size = c_type(array.dtype), max(array.size, 1)
-            yield f"static const {kind} w{index}[{size}] = {{"
+            yield f"static const {kind} {self.name}_w{index}[{size}] = {{"
             flat = array.reshape(-1)
             for start in range(0, len(flat), _PER_LINE):
                 yield f"  {_numbers(flat[start : start + _PER_LINE])},"
@@ -130,7 +133,7 @@ class CProgram:
     def _array_address(self, array: np.ndarray) -> str:
         index = self._numbers[id(array)]
         if not self._in_file:
-            return f"w{index}"
+            return f"{self.name}_w{index}"
         return f"(const {c_type(array.dtype)} *)(file + {self._starts[index]})"
 
     # ---- text --------------------------------------------------------------------
@@ -205,8 +208,14 @@ class CProgram:
 
     def _predict(self, calls: list[str]) -> Iterator[str]:
         yield f"{self.interface.prototype()} {{"
-        if self._in_file:
+        used = set(re.findall(r"\w+", " ".join(calls)))
+        for port in self.plan.inference.inputs:
+            if port.name not in used:
+                yield f"  (void){port.name};"
+        if "file" in used:
             yield "  const unsigned char *const file = (const unsigned char *)weights;"
+        elif self._in_file:
+            yield "  (void)weights;"
         if self._memory:
             yield "  const uintptr_t start = (uintptr_t)workspace;"
             yield (

@@ -214,10 +214,18 @@ def _output_names(model: Any, count: int) -> list[str]:
     return list(names)
 
 
-# Words of C, and the names of what else is passed to `predict`.
-_WORDS = """auto break case char const continue default do double else enum extern float
-for goto if inline int long register restrict return short signed sizeof static struct
-switch typedef union unsigned void volatile while class new delete this
+# Words of C and C++, what their headers define, and what else is passed to `predict`.
+_WORDS = """alignas alignof and and_eq asm auto bitand bitor bool break case catch char
+char8_t char16_t char32_t class co_await co_return co_yield compl concept const
+const_cast consteval constexpr constinit continue decltype default delete do double
+dynamic_cast else enum explicit export extern false float for friend goto if inline int
+linux long mutable namespace new noexcept not not_eq nullptr operator or or_eq private
+protected public register reinterpret_cast requires restrict return short signed sizeof
+static static_assert static_cast struct switch template this thread_local throw true try
+typedef typeid typename typeof typeof_unqual union unix unsigned using virtual void
+volatile wchar_t while xor xor_eq
+HUGE_VAL HUGE_VALF HUGE_VALL INFINITY NAN NULL int8_t int16_t int32_t int64_t intptr_t
+max_align_t ptrdiff_t size_t uint8_t uint16_t uint32_t uint64_t uintptr_t
 workspace weights rows row start memory file"""
 _RESERVED = frozenset(_WORDS.split())
 

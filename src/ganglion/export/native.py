@@ -12,6 +12,7 @@ from ganglion.export.interface import Interface, identifier, is_in_file
 from ganglion.export.llvm_program import Module, planned_for
 from ganglion.export.planning import ALIGNMENT, ExportPlan
 from ganglion.export.quantized import Calibration, calibration_if
+from ganglion.export.row_by_row import refuse_mixed_rows
 from ganglion.export.targets import Machine, machine_of, object_code
 from ganglion.export.wide_floats import in_float32
 
@@ -39,6 +40,7 @@ def compiled(
     calibration: Calibration | None = None,
 ) -> Compiled:
     """Compile a model for a machine."""
+    refuse_mixed_rows(model, input_signature)
 
     def plan_of(rows: int) -> ExportPlan:
         inference = in_float32(inference_of(model, rows, input_signature))

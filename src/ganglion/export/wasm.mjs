@@ -16,7 +16,8 @@ const TYPES = {
 
 // What the C library has, and WebAssembly has not: `sinf` is Math.sin.
 const maths = new Proxy({}, {
-  get: (_, name) => Math[name] ?? Math[name.replace(/f$/, "")],
+  get: (_, name) => name.startsWith("fmod") ? (x, y) => x % y
+    : Math[name] ?? Math[name.replace(/f$/, "")],
 });
 
 export async function load(source) {
@@ -51,10 +52,13 @@ export async function load(source) {
   return {
     ...about,
     predict(...rows) {
+      const count = about.inputs.length;
+      if (rows.length !== count)
+        throw new RangeError(`${count} inputs, got ${rows.length}`);
       let free = about.end;
       rows.forEach((given, i) => {
         const input = about.inputs[i], isText = input.type === "text";
-        let row = isText ? [given].flat(Infinity) : given;
+        let row = ArrayBuffer.isView(given) ? given : [given].flat(Infinity);
         if (isText) ({ starts: row, end: free } = write(row, free));
         const place = view(input);
         if (row.length !== place.length)

@@ -16,6 +16,7 @@ from ganglion.export.interface import Interface
 from ganglion.export.llvm_program import Module, planned_for
 from ganglion.export.planning import ALIGNMENT
 from ganglion.export.quantized import Calibration, calibration_if
+from ganglion.export.row_by_row import refuse_mixed_rows
 from ganglion.export.targets import WASM, object_code
 from ganglion.export.wasm_file import Segment, finished
 from ganglion.export.wide_floats import in_float32
@@ -23,7 +24,7 @@ from ganglion.export.wide_floats import in_float32
 STACK = 1 << 18  # bytes, from address 0 on
 SECTION = "ganglion"  # of the module: where inputs and outputs lie, as JSON
 # Functions of the C library that JavaScript has, by the names of float32's without f.
-_NAMES = "asin acos atan atan2 cbrt sin cos exp log log1p expm1 pow tanh"
+_NAMES = "asin acos atan atan2 cbrt sin cos exp fmod log log1p expm1 pow tanh"
 _MATHS = frozenset(_NAMES.split())
 
 
@@ -35,6 +36,7 @@ def write(
     sample: Any = None,
 ) -> Artifact:
     """Return the module, and the JavaScript that loads and calls it."""
+    refuse_mixed_rows(model, input_signature)
     calibration = calibration_if(int8, model, sample, input_signature)
     module = module_of(inference_of(model, 1, input_signature), calibration)
     files = {path: module, path.with_suffix(".mjs"): javascript()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from typing import Any
 
 import uvicorn
@@ -26,54 +27,51 @@ class PatientProtocol(H11Protocol):
     answer already, and to take an answer. `limits` has the time for a body.
     """
 
-    _request_timer: asyncio.TimerHandle | None = None
-    _answer_timer: asyncio.TimerHandle | None = None
+    def connection_made(self, transport: Any) -> None:
+        self._timers: dict[str, asyncio.TimerHandle] = {}  # by what is waited for
+        super().connection_made(transport)
+        self._wait("request", HEADER_SECONDS, self._let_go)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._is_idle:
+            self._wait("request", HEADER_SECONDS, self._let_go)
+        else:
+            self._stop_waiting("request")
+
+    def pause_writing(self) -> None:
+        """Wait for a client that takes its answer slowly, unless too many do."""
+        super().pause_writing()
+        unread = [other.transport.get_write_buffer_size() for other in self.connections]
+        if sum(unread) > UNREAD_BYTES:
+            self.transport.abort()
+        else:
+            self._wait("reader", ANSWER_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._stop_waiting("reader")
+        super().resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for what in list(self._timers):
+            self._stop_waiting(what)
+        super().connection_lost(exc)
 
     @property
     def _is_idle(self) -> bool:
         return self.cycle is None or self.cycle.response_complete
 
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._wait_for_request()
+    def _wait(self, what: str, seconds: float, then: Callable[[], None]) -> None:
+        if what not in self._timers:
+            self._timers[what] = self.loop.call_later(seconds, then)
 
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self._is_idle:
-            self._wait_for_request()
-        else:
-            self._request_timer = _stopped(self._request_timer)
-
-    def pause_writing(self) -> None:
-        """Wait for a client that takes its answer slowly, among few others."""
-        super().pause_writing()
-        unread = [other.transport.get_write_buffer_size() for other in self.connections]
-        if sum(unread) > UNREAD_BYTES:
-            self.transport.abort()
-            return
-        self._answer_timer = self.loop.call_later(ANSWER_SECONDS, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        self._answer_timer = _stopped(self._answer_timer)
-        super().resume_writing()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._request_timer = _stopped(self._request_timer)
-        self._answer_timer = _stopped(self._answer_timer)
-        super().connection_lost(exc)
-
-    def _wait_for_request(self) -> None:
-        if self._request_timer is None:
-            self._request_timer = self.loop.call_later(HEADER_SECONDS, self._let_go)
+    def _stop_waiting(self, what: str) -> None:
+        if what in self._timers:
+            self._timers.pop(what).cancel()
 
     def _let_go(self) -> None:
         if self._is_idle:
             self.transport.close()
-
-
-def _stopped(timer: asyncio.TimerHandle | None) -> None:
-    if timer is not None:
-        timer.cancel()
 
 
 class Server(uvicorn.Server):

@@ -8,6 +8,7 @@ from step_programs import program_of, step_of
 from ganglion import config
 from ganglion.compiler import reference
 from ganglion.compiler.cpu import backend
+from ganglion.compiler.cpu.emit import emit_form, form_of
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.ir.table import OPS
 from ganglion.compiler.plan import lower_winograd
@@ -348,3 +349,18 @@ def test_float64_is_never_transformed(always):
     arrays, attrs = pass_of("conv", 3, (4, 8, 8), (16, 16), ((1, 1), (1, 1)))
     wide = [array.astype("float64") for array in arrays]
     assert not kinds(build(program_of(OPS["conv"], wide, attrs)))
+
+
+def test_more_channels_are_no_more_text(always):
+    """Panels alike, and vectors of weights, are loops: LLVM compiles each once."""
+
+    def lines_of(outside):
+        arrays, attrs = pass_of("conv", 3, (8, 8, 8), (16, outside), ((1, 1), (1, 1)))
+        plan = build(program_of(OPS["conv"], arrays, attrs))
+        kernels = [k for k in plan.kernels if type(k).__name__.startswith("Winograd")]
+        texts = [emit_form(form_of(kernel))[1] for kernel in kernels]
+        return [text.count("\n") for text in texts]
+
+    few, many = lines_of(64), lines_of(128)
+    assert len(few) == 2
+    assert many == few

@@ -196,6 +196,16 @@ class Text:
             total = self.add(total, self.times(index, stride))
         return self.add(total, offset)
 
+    def opaque(self, index: str) -> str:
+        """Return an index that LLVM knows nothing of.
+
+        Where hundreds of addresses are at constant distances from one index, LLVM
+        would compare them all with each other, to leave them as they are.
+        """
+        if _is_number(index):
+            return index
+        return self.let(f'call i64 asm "", "=r,0"(i64 {index})')
+
     def address(self, base: str, element: str, index: Position) -> str:
         """Return the address of an element."""
         if index in ("0", 0):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from ganglion.compiler.cpu.emitter import Emitted, Emitter
 from ganglion.compiler.cpu.gemm import each_tile, even_tiles
-from ganglion.compiler.cpu.text import Parameter, Val
+from ganglion.compiler.cpu.text import Parameter, Text, Val
 from ganglion.compiler.cpu.tuning import CPU, accumulators
 from ganglion.compiler.plan.winograd import (
     FLOAT,
@@ -23,6 +24,7 @@ from ganglion.compiler.plan.winograd import (
     WinogradKernel,
     WinogradWeights,
     matrices,
+    padded,
     panels,
 )
 
@@ -177,7 +179,7 @@ class Transforms:
                 last = str(channels - width)
                 before = text.let(f"icmp slt i64 {index}, {last}")
                 index = text.let(f"select i1 {before}, i64 {index}, i64 {last}")
-            body(index, width)
+            body(text.opaque(index), width)
 
         text.each(0, channels, width, step)
 
@@ -371,6 +373,28 @@ class Blocks(Transforms):
         each_tile(self.text, even_tiles(rows, most), body)
 
 
+def each_panel(
+    text: Text, channels: int, body: Callable[[str, tuple[int, ...], int], None]
+) -> None:
+    """Run a body for each panel, those of equal shape in one loop.
+
+    It is given the first channel, the widths of the vectors and how many channels there
+    are: fewer than the vectors have lanes, at the end.
+    """
+    runs: dict[tuple[tuple[int, ...], int], list[int]] = {}
+    for start, widths in panels(channels):
+        live = min(sum(widths), channels - start)
+        runs.setdefault((widths, live), []).append(start)
+    for (widths, live), starts in runs.items():
+
+        def panel(
+            first: str, widths: tuple[int, ...] = widths, live: int = live
+        ) -> None:
+            body(first, widths, live)
+
+        text.each(starts[0], starts[-1] + sum(widths), sum(widths), panel)
+
+
 # ---- weights -------------------------------------------------------------------------
 
 
@@ -379,36 +403,43 @@ class Weights(Transforms):
 
     def emit(self, kernel: WinogradWeights) -> Emitted:
         """Emit the transform of weights."""
-        part, rows, points = kernel.source, kernel.channels, kernel.span**2
+        text, part = self.text, kernel.source
+        rows, points = kernel.channels, kernel.span**2
         source = self.emitter.base(part.view.buffer)
         target = self.emitter.base(kernel.target)
         matrix = matrices(kernel.taps, kernel.span).weights
 
         def channel(row: str) -> None:
-            for start, widths in panels(part.shape[3]):
-                wide, first = sum(widths), 0
-                for width in widths:
-                    taps = self._taps(part, source, row, start + first, width)
-                    before = points * rows * start + part.first * wide
-                    here = self.at(target, before + first)
-                    here = self.at(here, self.text.times(row, wide))
-                    for point, value in self.both(matrix, taps):
-                        self.emitter.store(value, self.at(here, point * rows * wide))
-                    first += width
+            each_panel(text, part.shape[3], partial(panel, row))
+
+        def panel(row: str, first: str, widths: tuple[int, ...], live: int) -> None:
+            wide = sum(widths)
+            here = self.at(target, text.times(first, points * rows))
+            here = self.at(here, text.add(text.times(row, wide), part.first * wide))
+
+            def vector(index: str, size: int) -> None:
+                taps = self._taps(part, source, row, text.add(first, index), size)
+                there = self.at(here, index)
+                for point, value in self.both(matrix, taps):
+                    self.emitter.store(value, self.at(there, point * rows * wide))
+
+            sizes = [(at, min(LANES, live - at)) for at in range(0, live, LANES)]
+            each_tile(text, sizes, vector)
 
         return self.emitter.pieces(part.shape[2], channel)
 
-    def _taps(self, part: Taps, base: str, row: str, first: int, width: int) -> Pixel:
+    def _taps(self, part: Taps, base: str, row: str, first: str, size: int) -> Pixel:
         """Return what loads taps of some channels; zeros where there are no more."""
-        view, known = part.view, min(width, part.shape[3] - first)
+        view, width = part.view, padded(size)
         here = self.at(base, self.text.times(row, view.strides[2]))
+        here = self.at(here, first)
 
         def tap(i: int, j: int) -> Val:
             if i >= part.shape[0] or j >= part.shape[1]:
                 return self.maths.constant(0, FLOAT, width)
-            offset = i * view.strides[0] + j * view.strides[1] + first + view.offset
-            value = self.emitter.load(self.at(here, offset), FLOAT, known)
-            return value if known == width else self._widened(value, width)
+            offset = i * view.strides[0] + j * view.strides[1] + view.offset
+            value = self.emitter.load(self.at(here, offset), FLOAT, size)
+            return value if size == width else self._widened(value, width)
 
         return tap
 
@@ -434,6 +465,7 @@ class Weights(Transforms):
             here = self.at(here, channel)
 
             def add(number: str, carried: list[Val]) -> list[Val]:
+                number = text.opaque(number)
                 base = self.at(here, text.times(number, points * rows * wide))
                 totals = []
                 for i, total in enumerate(carried):

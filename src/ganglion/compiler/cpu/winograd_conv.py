@@ -13,7 +13,7 @@ from itertools import accumulate, chain
 
 from ganglion.compiler.cpu.emitter import Emitted
 from ganglion.compiler.cpu.text import BOOL, Val
-from ganglion.compiler.cpu.winograd import Blocks, Where, Window
+from ganglion.compiler.cpu.winograd import Blocks, Where, Window, each_panel
 from ganglion.compiler.plan.winograd import (
     FLOAT,
     LANES,
@@ -91,24 +91,13 @@ class Conv(Blocks):
         self.tiles(start, count, tile)
 
     def _panels(self, block: str, count: str) -> None:
-        """Run over the panels, those of equal shape in one loop."""
-        parts, at = panels(self.out), 0
-        while at < len(parts):
-            start, widths = parts[at]
-            wide = sum(widths)
-            live = min(wide, self.out - start)
-            most = self.out - wide
-            alike = [p for p in parts[at:] if p[1] == widths and p[0] <= most]
-            many = max(len(alike), 1)
+        """Run over the panels of weights."""
 
-            def panel(
-                first: str, widths: tuple[int, ...] = widths, live: int = live
-            ) -> None:
-                self._products(first, widths)
-                self._outputs(first, live, sum(widths), block, count)
+        def panel(first: str, widths: tuple[int, ...], live: int) -> None:
+            self._products(first, widths)
+            self._outputs(first, live, sum(widths), block, count)
 
-            self.text.each(start, start + many * wide, wide, panel)
-            at += many
+        each_panel(self.text, self.out, panel)
 
     def _products(self, first: str, widths: tuple[int, ...]) -> None:
         """Multiply the points of a block by those of a panel of weights."""

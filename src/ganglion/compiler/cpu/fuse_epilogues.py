@@ -18,8 +18,7 @@ from ganglion.compiler.cpu.elementwise import fails_at_zero, is_gathered
 from ganglion.compiler.cpu.small_gemm import repays_epilogue
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.plan.epilogues import along, can_follow, is_map, is_producer
-from ganglion.compiler.plan.kernels import Buffer, Contract, Kernel, Load, Loop
-from ganglion.compiler.plan.plan import map_buffers
+from ganglion.compiler.plan.kernels import Buffer, Contract, Expr, Kernel, Load, Loop
 
 
 def fuse_epilogues(kernels: Sequence[Kernel]) -> list[Kernel]:
@@ -106,10 +105,13 @@ def _cut(loop: Loop, out: Buffer) -> tuple[Loop | None, Loop | None]:
 
     All in one if its parts overwrite what the others read.
     """
+    depend = set(loop.reading(out))
+    for expr in loop.every_expr:
+        if not depend.isdisjoint(expr.children):
+            depend.add(expr)
     parts: tuple[list, list] = ([], [])
     for output in loop.outputs:
-        alone = replace(loop, outputs=(output,))
-        parts[out not in alone.memory_read].append(output)
+        parts[output[0] not in depend].append(output)
     if not parts[1]:
         return loop, None
     own, rest = (replace(loop, outputs=tuple(outputs)) for outputs in parts)
@@ -177,12 +179,17 @@ def sums_stay(product: Contract) -> bool:
 
 def _unstored(product: Contract) -> Contract:
     """Return a product whose result only its epilogue has."""
-    out = product.out.buffer.root
+    out, epilogue = product.out.buffer.root, product.epilogue
+    assert epilogue is not None
     register = replace(out, kind="register")
 
-    def change(buffer: Buffer) -> Buffer:
-        return register if buffer.root is out else buffer
+    def held(expr: Expr) -> Expr:
+        if isinstance(expr, Load) and expr.view.buffer.root is out:
+            return Load(expr.dtype, replace(expr.view, buffer=register))
+        return expr
 
-    changed = map_buffers(product, change)
-    assert isinstance(changed, Contract)
-    return changed
+    return replace(
+        product,
+        out=replace(product.out, buffer=register),
+        epilogue=epilogue.with_exprs(held, {}),
+    )

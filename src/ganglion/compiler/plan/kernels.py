@@ -499,10 +499,10 @@ def _leaves(exprs: Iterable[Expr]) -> list[Expr]:
     return [expr for expr in exprs if not isinstance(expr, (Apply, Literal))]
 
 
-def _above_moved(expr: Expr, moved_to: Mapping[Expr, Expr]) -> Expr:
+def _above_changed(expr: Expr, changed: Mapping[Expr, Expr]) -> Expr:
     """Return an expression above what has become of those below it."""
     children = expr.children
-    new = [moved_to[child] for child in children]
+    new = [changed[child] for child in children]
     return expr if all(map(is_, new, children)) else expr.with_children(*new)
 
 
@@ -643,18 +643,27 @@ class Loop(Kernel):
 
         What is in `moved_to` by now, of another loop, is moved already.
         """
-        every = self.every_expr
-        for expr in every:
-            if expr not in moved_to:
-                moved_to[expr] = _above_moved(expr, moved_to).moved(move)
-        exprs = [moved_to[expr] for expr in self.exprs]
-        outputs = tuple(zip(exprs, targets, strict=True))
-        loop = replace(self, shape=shape, outputs=outputs, reduced=reduced)
+        moved = self.with_exprs(lambda expr: expr.moved(move), moved_to)
+        outputs = tuple(zip(moved.exprs, targets, strict=True))
+        loop = replace(moved, shape=shape, outputs=outputs, reduced=reduced)
         vars(loop).update(
-            every_expr=tuple([moved_to[expr] for expr in every]),
+            every_expr=moved.every_expr,
             memory_read=self.memory_read,
             memory_written=self.memory_written,
         )
+        return loop
+
+    def with_exprs(
+        self, change: Callable[[Expr], Expr], changed: dict[Expr, Expr]
+    ) -> Loop:
+        """Return it with all expressions changed, but for those that are by now."""
+        every = self.every_expr
+        for expr in every:
+            if expr not in changed:
+                changed[expr] = change(_above_changed(expr, changed))
+        outputs = tuple([(changed[expr], view) for expr, view in self.outputs])
+        loop = replace(self, outputs=outputs)
+        vars(loop).update(every_expr=tuple([changed[expr] for expr in every]))
         return loop
 
     @property

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from saving_models import small
 
+import ganglion as keras
 from ganglion import saving
 
 h5py = pytest.importorskip("h5py")
@@ -357,3 +358,30 @@ def test_single_damaged_bytes_of_a_weights_file_never_pass_in_silence(tmp_path):
         assert place != kernel
         for first, other in zip(model.get_weights(), expected, strict=True):
             np.testing.assert_array_equal(first, other)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "reason"),
+    [
+        ("safetensors", "does not begin as one of safetensors does"),
+        ("pt", "does not start as such a file does"),
+        ("onnx", "more than the 2 GB"),
+    ],
+)
+def test_a_huge_file_is_refused_by_its_beginning(tmp_path, suffix, reason):
+    path = tmp_path / f"huge.{suffix}"
+    with open(path, "wb") as file:
+        file.truncate(1 << 40)  # takes no room on the disk
+    if suffix == "onnx":
+        pytest.importorskip("onnx")
+    with pytest.raises(ValueError, match=f"huge.*{reason}"):
+        keras.load_onnx(path) if suffix == "onnx" else small().load_weights(path)
+
+
+def test_a_name_twice_among_many_is_found_at_once(tmp_path):
+    names = ",".join(f'"{number}":0' for number in range(300_000))
+    header = f'{{{names},"299999":0}}'.encode()
+    path = tmp_path / "many.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(ValueError, match="'299999' twice"):
+        small().load_weights(path)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import struct
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -88,55 +90,54 @@ def write(file: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
 
 def read(path: Path) -> Tensors:
     """Return all arrays of a file; within `saving.files.reading`, for good errors."""
-    data = files.read_file(path)
-    budget.take(len(data), "its content")
-    header, start = _header(data)
-    metadata = header.pop(_METADATA, {})
-    if not isinstance(metadata, dict) or not all(
-        isinstance(value, str) for value in metadata.values()
-    ):
-        raise ValueError("its metadata is not a table of texts.")
-    body = memoryview(data)[start:]
-    spans: list[tuple[int, int, str]] = []
-    arrays: dict[str, np.ndarray] = {}
-    for name, entry in header.items():
-        budget.count("arrays")
-        dtype, shape, (first, last) = _entry(name, entry, len(body))
-        spans.append((first, last, name))
-        arrays[name] = (
-            np.frombuffer(body[first:last], dtype).reshape(shape)
-            if first < last
-            else np.zeros(shape, dtype)
-        )
-    _check_spans(sorted(spans), len(body))
+    with files.open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        header = _header(file, size)
+        metadata = header.pop(_METADATA, {})
+        if not isinstance(metadata, dict) or not all(
+            isinstance(value, str) for value in metadata.values()
+        ):
+            raise ValueError("its metadata is not a table of texts.")
+        size -= file.tell()
+        places = {}
+        for name, entry in header.items():
+            budget.count("arrays")
+            places[name] = _entry(name, entry, size)
+        spans = [(*span, name) for name, (_, _, span) in places.items()]
+        _check_spans(sorted(spans), size)
+        budget.take(size, "its content")
+        body = memoryview(file.read(size))
+    arrays = {
+        name: np.frombuffer(body[first:last], dtype).reshape(shape)
+        if first < last
+        else np.zeros(shape, dtype)
+        for name, (dtype, shape, (first, last)) in places.items()
+    }
     return Tensors(arrays, metadata)
 
 
-def _header(data: bytes) -> tuple[dict[str, Any], int]:
-    if len(data) < _LENGTH.size:
-        raise ValueError(f"it has {len(data)} bytes: it is not a safetensors file.")
-    (length,) = _LENGTH.unpack_from(data)
-    end = _LENGTH.size + length
-    if length > _MOST_HEADER or end > len(data):
+def _header(file: BinaryIO, size: int) -> dict[str, Any]:
+    if size < _LENGTH.size:
+        raise ValueError(f"it has {size} bytes: it is not a safetensors file.")
+    (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
+    if length > _MOST_HEADER or _LENGTH.size + length > size:
         raise ValueError(
-            f"its header would have {length:,} bytes, in a file of {len(data):,}: it "
+            f"its header would have {length:,} bytes, in a file of {size:,}: it "
             "is not a safetensors file, or is cut short."
         )
-    text = data[_LENGTH.size : end]
+    text = file.read(length)
     if text[:1] != b"{":
         raise ValueError("its header does not begin as one of safetensors does.")
     try:
-        header = budget.parsed_json(text.decode(), _unique)
+        return budget.parsed_json(text.decode(), _unique)
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"its header is damaged ({error}).") from None
-    return header, end
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"its header has {printable(twice)!r:.80} twice.")
     return table
 

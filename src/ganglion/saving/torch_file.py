@@ -11,7 +11,6 @@ with `weights_only=True`.
 
 from __future__ import annotations
 
-import io
 import math
 import os
 import struct
@@ -32,7 +31,7 @@ from ganglion.system.terminal import lines
 _MAGIC = 0x1950A86A20F9469CFC6C
 # What damaged and hostile files cause; `RefusedError` is a ValueError.
 _SYMPTOMS = (zipfile.BadZipFile, ValueError, TypeError, AttributeError, OverflowError,
-             MemoryError, RuntimeError, struct.error)  # fmt: skip
+             OSError, MemoryError, RuntimeError, struct.error)  # fmt: skip
 _DTYPES = {
     f"torch.{name}Storage": np.dtype(code)
     for name, code in [
@@ -80,16 +79,18 @@ def read_state_dict(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     """
     path = Path(path)
     try:
-        data = files.read_file(path)
+        file = files.open_file(path)
     except FileNotFoundError:
         raise FileNotFoundError(f"There is no file {path}.") from None
     except IsADirectoryError:
         raise ValueError(f"{path} is a folder, not a file of weights.") from None
     try:
-        with budget.reading(len(data)):
-            if data[:4] == b"PK\x03\x04":
-                return _from_zip(data)
-            return _from_pickles(data)
+        with file, budget.reading(os.fstat(file.fileno()).st_size):
+            if file.peek(4)[:4] == b"PK\x03\x04":
+                return _from_zip(file)
+            if file.peek(1)[:1] != b"\x80":
+                raise RefusedError("it does not start as such a file does")
+            return _from_pickles(file.read())
     except _SYMPTOMS as error:
         raise ValueError(
             f"{path} cannot be read as PyTorch weights: {lines(error)}. It must be "
@@ -97,8 +98,8 @@ def read_state_dict(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
         ) from None
 
 
-def _from_zip(data: bytes) -> dict[str, np.ndarray]:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+def _from_zip(file: BinaryIO) -> dict[str, np.ndarray]:
+    with zipfile.ZipFile(file) as archive:
         members = {info.filename: info for info in archive.infolist()}
         pickles = [name for name in members if name.endswith("/data.pkl")]
         if len(pickles) != 1:
@@ -141,7 +142,7 @@ def _from_pickles(data: bytes) -> dict[str, np.ndarray]:
         machine = Machine(data, TENSORS, machine.at)
         return machine.run()
 
-    if data[:1] != b"\x80" or next_pickle() != _MAGIC:
+    if next_pickle() != _MAGIC:
         raise RefusedError("it does not start as such a file does")
     next_pickle()
     if next_pickle().get("little_endian") is not True:

@@ -41,6 +41,7 @@ DTYPES: dict[int, np.dtype] = {
 _DOMAINS = ("", "ai.onnx")
 _OLDEST, _NEWEST = 7, 28  # opsets whose operators are known here
 _MOST_AXES = 32
+MOST_BYTES = 2**31 - 1  # of a message of protobuf
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,8 @@ class OnnxGraph:
 
 def parsed(path: Path) -> OnnxGraph:
     """Return the graph of a file; within `saving.files.reading`, for good errors."""
+    if path.stat().st_size > MOST_BYTES:
+        raise ValueError("it has more than the 2 GB that an ONNX file can have.")
     data = files.read_file(path)
     budget.take(len(data), "its content")
     model = onnx.ModelProto()

@@ -21,12 +21,12 @@ from ganglion.export.onnx.lookups import (
     front_inputs,
     needed_opset,
 )
+from ganglion.export.onnx.parsing import MOST_BYTES
 from ganglion.export.onnx.symbols import ROWS, Rows, Twins
 
 OPSET = 18  # of early 2023: every runtime of today reads it
 NEWEST_OPSET = 22  # that says nothing else of what is written
 _IR_VERSIONS = {18: 8, 19: 9, 20: 9, 21: 10, 22: 10}  # that came with each
-_MOST_BYTES = 2**31 - 1  # of a message of protobuf
 _BATCH = "batch"
 
 
@@ -44,7 +44,7 @@ def write(
     version = max(opset_version or OPSET, needed_opset(first.front))
     twins = Twins(first.program.graph, second.program.graph)
     proto = _model(first, twins, version)
-    if proto.ByteSize() > _MOST_BYTES:
+    if proto.ByteSize() > MOST_BYTES:
         raise ValueError(
             f'The model "{model.name}" is larger than the 2 GB that an ONNX file holds.'
         )

@@ -279,7 +279,7 @@ def _text(interface: Interface) -> list[Html]:
 
 
 def _json(interface: Interface) -> list[Html]:
-    row = json.dumps(_example_row(interface))
+    row = json.dumps(_example_row(interface), ensure_ascii=False)
     return [
         element("label", "A row as JSON", for_="object"),
         element("textarea", row, id="object", rows=8, spellcheck="false"),

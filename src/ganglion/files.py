@@ -21,10 +21,12 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
+
+Content = bytes | memoryview | Callable[[BinaryIO], Any]
 
 LOCK_POLL_SECONDS = 0.1
 # What a writer calls a file that is not complete yet; it holds a lock on it.
@@ -43,7 +45,7 @@ _KINDS = (
 
 def write_file(
     path: str | os.PathLike[str],
-    content: bytes | memoryview | Callable[[BinaryIO], Any],
+    content: Content,
     *,
     durable: bool = True,
 ) -> Path:
@@ -58,24 +60,40 @@ def write_file(
     Returns:
         The path, as it was given.
     """
-    target = Path(os.path.realpath(path))
-    refuse_special(target, "write")
-    if durable:
-        clear_leftovers(target.parent, target.name)
-    with _open_part(target) as (part, file):
-        if callable(content):
-            content(file)
-        else:
-            file.write(content)
-        file.flush()
+    path = Path(path)
+    write_files({path: content}, durable=durable)
+    return path
+
+
+def write_files(contents: Mapping[Path, Content], *, durable: bool = True) -> None:
+    """Write several files as `write_file` does: all of them, or none."""
+    targets = [Path(os.path.realpath(path)) for path in contents]
+    for target in targets:
+        if target.is_dir():
+            reason = os.strerror(errno.EISDIR)
+            raise IsADirectoryError(errno.EISDIR, reason, os.fspath(target))
+        refuse_special(target, "write")
         if durable:
-            os.fsync(file.fileno())
-        with suppress(OSError):
-            shutil.copymode(target, part)
-        os.replace(part, target)
+            clear_leftovers(target.parent, target.name)
+    with ExitStack() as stack:
+        parts = []
+        for target, content in zip(targets, contents.values(), strict=True):
+            part, file = stack.enter_context(_open_part(target))
+            if callable(content):
+                content(file)
+            else:
+                file.write(content)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+            with suppress(OSError):
+                shutil.copymode(target, part)
+            parts.append(part)
+        for part, target in zip(parts, targets, strict=True):
+            os.replace(part, target)
     if durable:
-        _sync_folder(target.parent)
-    return Path(path)
+        for folder in {target.parent for target in targets}:
+            _sync_folder(folder)
 
 
 @contextmanager

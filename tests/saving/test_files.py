@@ -170,6 +170,24 @@ def test_writers_at_work_do_not_clear_each_other(tmp_path):
         assert len(set(content)) == 1
 
 
+@pytest.mark.parametrize("is_there", [False, True])
+def test_of_several_files_all_are_written_or_none(tmp_path, is_there):
+    first, second = tmp_path / "a", tmp_path / "b"
+    if is_there:
+        files.write_files({first: b"old", second: b"old"})
+
+    def fail(file):
+        file.write(b"half")
+        raise OSError("the disk is full")
+
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(OSError, match="the disk is full"):
+        files.write_files({first: b"new", second: fail})
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    files.write_files({first: b"new", second: b"new"})
+    assert {path.read_bytes() for path in tmp_path.iterdir()} == {b"new"}
+
+
 def test_a_new_folder_is_there_whole_or_not_at_all(tmp_path):
     place = tmp_path / "new"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,7 +54,7 @@ def export_model(
             "it with an Input, before it is exported."
         )
     artifact = row.writer()(model, path, **chosen)
-    _write(artifact.files)
+    files.write_files(artifact.files)
     return Exported(row.name, tuple(artifact.files), artifact.notes)
 
 
@@ -77,22 +76,6 @@ def _check_place(path: Path) -> None:
             f"Cannot export to {path}: there is no folder {path.parent}. Make it first."
         )
     files.refuse_special(path, "write")
-
-
-def _write(contents: Mapping[Path, bytes]) -> None:
-    """Write all files; if one cannot be written, remove the new ones before it."""
-    new: list[Path] = []
-    try:
-        for path, content in contents.items():
-            is_new = not path.exists()
-            files.write_file(path, content)
-            if is_new:
-                new.append(path)
-    except BaseException:
-        for path in new:
-            with suppress(OSError):
-                path.unlink()
-        raise
 
 
 def _size(count: int) -> str:

@@ -1,11 +1,14 @@
 """The frame of exports: formats are found, refused, and written whole or not at all."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 from command_line import here
 
 import ganglion as keras
+from ganglion import files
 from ganglion.export import export_model, formats
 from ganglion.export.formats import Artifact, Format
 
@@ -74,9 +77,18 @@ def test_export_writes_all_files_and_says_so(model, tmp_path, capsys):
 
 def test_all_files_or_none(model, tmp_path):
     (tmp_path / "a.second").mkdir()  # in the way of the second file
-    with pytest.raises(OSError, match=r"a\.second"):
+    with pytest.raises(OSError, match=r"Cannot export to .*a\.second: it is a folder"):
         export_model(model, tmp_path / "a.words")
     assert [path.name for path in tmp_path.iterdir()] == ["a.second"]
+
+
+def test_an_export_that_fails_says_where_to(model, tmp_path, monkeypatch):
+    def full(contents):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(files, "write_files", full)
+    with pytest.raises(OSError, match=r"a\.words: No space .* Nothing was changed"):
+        export_model(model, tmp_path / "a.words")
 
 
 def test_what_cannot_be_meant_is_refused_before_anything_is_written(model, tmp_path):

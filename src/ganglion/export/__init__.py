@@ -54,7 +54,16 @@ def export_model(
             "it with an Input, before it is exported."
         )
     artifact = row.writer()(model, path, **chosen)
-    files.write_files(artifact.files)
+    try:
+        files.write_files(artifact.files)
+    except IsADirectoryError as error:
+        raise _in_the_way(error.filename) from None
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"Cannot export to {filepath}: {error.strerror or error}. Nothing was "
+            "changed; files that were there before are intact.",
+        ) from error
     return Exported(row.name, tuple(artifact.files), artifact.notes)
 
 
@@ -70,12 +79,16 @@ def _check_options(row: formats.Format, chosen: Mapping[str, Any]) -> None:
 
 def _check_place(path: Path) -> None:
     if path.is_dir():
-        raise IsADirectoryError(f"Cannot export to {path}: it is a folder.")
+        raise _in_the_way(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(
             f"Cannot export to {path}: there is no folder {path.parent}. Make it first."
         )
     files.refuse_special(path, "write")
+
+
+def _in_the_way(path: str | Path) -> IsADirectoryError:
+    return IsADirectoryError(f"Cannot export to {path}: it is a folder.")
 
 
 def _size(count: int) -> str:

@@ -119,6 +119,9 @@ def test_bad_options_say_what_to_choose(tmp_path):
     spec = keras.InputSpec(shape=(None, 4))
     with pytest.raises(ValueError, match="describes 2 inputs"):
         export_model(model, tmp_path / "a.c", input_signature=[spec, spec])
+    for bad in (keras.InputSpec(ndim=2), 4):
+        with pytest.raises(ValueError, match='no shape for the input "input", but'):
+            export_model(model, tmp_path / "a.c", input_signature=[bad])
 
 
 def test_open_sizes_and_subclasses_take_a_signature(tmp_path):

@@ -185,6 +185,11 @@ def _array_names(model: Any) -> list[str]:
 
 
 def _port(name: str, spec: Any) -> Port:
+    if getattr(spec, "shape", None) is None:
+        raise ValueError(
+            f'`input_signature` gives no shape for the input "{name}", but {spec!r}: '
+            "use InputSpec(shape=(None, 100, 8)), say."
+        )
     shape = tuple(spec.shape)
     if None in shape[1:]:
         raise ValueError(

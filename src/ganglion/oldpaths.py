@@ -75,10 +75,12 @@ OLD_NAMES = {
         "AtrousConvolution2D": "Conv2D",
         "CuDNNGRU": "legacy.cudnn.CuDNNGRU",
         "CuDNNLSTM": "legacy.cudnn.CuDNNLSTM",
+        "Merge": "legacy.merge.Merge",
         "TimeDistributedDense": "Dense",
         "SyncBatchNormalization": "BatchNormalization",  # one device trains
     },
     "ganglion.losses": {"huber_loss": "huber"},
+    "ganglion.metrics": {"cosine_proximity": "metrics.means.cosine_similarity"},
 }
 # Importing what lies in them imports them too, and that is one old spelling, not two.
 _FOLDERS = (

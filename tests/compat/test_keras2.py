@@ -154,8 +154,65 @@ def test_tensors_are_merged_as_in_keras_1():
 
 
 def test_an_old_path_knows_why_a_layer_is_missing():
-    with pytest.raises(ImportError, match="Join what the models give"):
-        exec("from ganglion.layers.core import Merge")
+    with pytest.raises(ImportError, match="Write it as a Layer"):
+        exec("from ganglion.layers.core import Highway")
+
+
+def test_models_are_merged_as_in_keras_1():
+    from ganglion.layers import Merge
+
+    left = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    right = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    model = keras.Sequential([Merge([left, right], mode="concat"), keras.layers.ReLU()])
+    assert [x.shape for x in model.inputs] == [(None, 3), (None, 4)]
+    data = [np.ones((5, 3)), np.ones((5, 4))]
+    wanted = np.maximum(np.concatenate([left(data[0]), right(data[1])], -1), 0)
+    model.compile("sgd", "mse")
+    np.testing.assert_allclose(model.predict(data, verbose=0), wanted, rtol=1e-5)
+    again = keras.Sequential.from_config(model.get_config())
+    again.set_weights(model.get_weights())
+    np.testing.assert_allclose(again(data), wanted, rtol=1e-5)
+    a, b = keras.Input((2,)), keras.Input((2,))
+    assert Merge(mode="sum")([a, b]).shape == (None, 2)
+
+
+def test_arguments_that_say_nothing_today_are_accepted():
+    class Penalty(keras.layers.Layer):
+        def call(self, x):
+            self.add_loss(keras.ops.sum(x), inputs=x)
+            return x
+
+    model = keras.Sequential([keras.Input((2,)), Penalty()])
+    with pytest.warns(keras2.Keras2Warning, match="the shape of `sample_weight`"):
+        model.compile("sgd", "mse", sample_weight_mode="temporal")
+    assert model.evaluate(np.ones((3, 2)), np.ones((3, 2)), verbose=0) == 6.0
+    with pytest.raises(TypeError, match="does not know target_tensors"):
+        model.compile("sgd", "mse", target_tensors=[1])
+
+
+def test_a_metric_in_an_attribute_reports_its_own_result():
+    class Endpoint(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.accuracy = keras.metrics.BinaryAccuracy(name="accuracy")
+
+        def call(self, x):
+            self.add_metric(self.accuracy(keras.ops.ones_like(x), x), name="accuracy")
+            return x
+
+    model = keras.Sequential([keras.Input((2,)), Endpoint()])
+    model.compile("sgd", "mse")
+    data = np.array([[1.0, 0.0], [1.0, 1.0]])
+    results = model.evaluate(data, data, verbose=0, return_dict=True)
+    assert results["accuracy"] == 0.75
+
+
+def test_functions_of_old_modules_keep_the_order_of_their_arguments():
+    scores, classes = np.array([[0.1, 0.9], [0.8, 0.2]]), np.array([1, 1])
+    found = keras.backend.in_top_k(scores, classes, 1)
+    assert np.asarray(found).tolist() == [True, False]
+    cosine = keras.metrics.cosine_proximity([[0.0, 1.0]], [[0.0, 2.0]])
+    assert float(cosine[0]) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("old", sorted(oldpaths.OLD_PATHS))

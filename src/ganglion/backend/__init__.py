@@ -74,7 +74,6 @@ from ganglion.ops import (
     eye,
     greater,
     greater_equal,
-    in_top_k,
     is_tensor,
     less,
     less_equal,
@@ -528,6 +527,11 @@ def ctc_decode(
         mask_index=int(y_pred.shape[-1]) - 1,
     )
     return [decoded[path] for path in range(1 if greedy else top_paths)], scores
+
+
+def in_top_k(predictions: Any, targets: Any, k: int) -> Any:
+    """Return whether the class of each row is among the k most probable ones."""
+    return ops.in_top_k(targets, predictions, k)
 
 
 def set_session(session: Any) -> None:

@@ -40,8 +40,6 @@ _TABLE = {
     "optimizers of TensorFlow itself are not run. Use that of the same name in "
     "`keras.optimizers`.": ("optimizers: TFOptimizer",),
     f"Keras 2 dropped this layer. {_OWN_LAYER}": ("layers: MaxoutDense Highway",),
-    "Keras 2 dropped this layer. Join what the models give: `Model([left.input, "
-    "right.input], concatenate([left.output, right.output]))`.": ("layers: Merge",),
     f"it is not there yet. {_OWN_LAYER}": (
         "layers: LocallyConnected1D LocallyConnected2D",
     ),

@@ -89,6 +89,10 @@ from ganglion.variables import autocast as autocasting
 _building = threading.RLock()
 
 
+class _ReportedMean(Mean):
+    """The mean of what a layer hands to `add_metric`."""
+
+
 class Layer(WeightHolder):
     """Base class of all layers.
 
@@ -245,11 +249,14 @@ class Layer(WeightHolder):
         name = self._path if is_outermost else None  # built inside of another
         return origin.inside(name or self.name, self.created)
 
-    def add_loss(self, loss: Any) -> None:
+    def add_loss(self, loss: Any, inputs: Any = None) -> None:
         """Add to the loss that training minimises, usually inside of `call`.
 
-        A function without arguments is asked for its loss at every step, as in Keras 2.
+        A function without arguments is asked for its loss at every step, as in Keras 2,
+        which also wanted to know the `inputs` that the loss depends on.
         """
+        if inputs is not None:
+            keras2.note("`add_loss(inputs=)`", "left out", changes_defaults=False)
         scope = current_scope()
         for term in loss if isinstance(loss, (list, tuple)) else [loss]:
             if callable(term):
@@ -314,8 +321,10 @@ class Layer(WeightHolder):
         known = {metric.name: metric for metric in self._tracker.metrics}
         if name not in known:
             with suspended():
-                known[name] = self._tracker.track(Mean(name=name))
-        known[name].update_state(value)
+                known[name] = self._tracker.track(_ReportedMean(name=name))
+        # A metric in an attribute, whose result this is, reports it itself.
+        if isinstance(known[name], _ReportedMean):
+            known[name].update_state(value)
 
     def stateless_call(
         self,

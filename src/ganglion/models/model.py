@@ -216,10 +216,10 @@ class Model(OldMethods):
         self._network.refuse_too_many_calls(self.name)
         return shared(self._network, super()._call_traced, args, kwargs)
 
-    def add_loss(self, loss: Any) -> None:
+    def add_loss(self, loss: Any, inputs: Any = None) -> None:
         losses = loss if isinstance(loss, (list, tuple)) else [loss]
         if not symbolic.any_symbolic(losses):
-            super().add_loss(loss)
+            super().add_loss(loss, inputs)
             return
         self._functional("loss")
         self._symbolic_losses.extend(losses)

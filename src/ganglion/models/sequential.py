@@ -9,7 +9,7 @@ import numpy as np
 
 from ganglion import keras2, tree
 from ganglion.compiler.ir import origin
-from ganglion.layers import InputLayer, Layer
+from ganglion.layers import Input, InputLayer, Layer
 from ganglion.layers.construction import by_calling
 from ganglion.models.functional import Network
 from ganglion.models.model import LayerList, Model
@@ -103,20 +103,29 @@ class Sequential(Model):
         before, self._network = self._network, None
         self.built = False
         self._step_cache.clear()
-        if self._input_layer is None or not self._stack:
+        start = self._start()
+        if start is None or not self._stack:
             return
         calls = [] if before is None else [call.operation for call in before.calls]
         if before is not None and [*calls, added] == self._stack:
             # What was connected stays: of many layers, each is called once.
             self._connect(before.inputs, before.outputs, self._stack[-1:])
         else:
-            start = self._input_layer.output
             self._connect(start, start, self._stack)
+
+    def _start(self) -> Any:
+        """Return the Keras tensors that the layers begin with, None if unknown."""
+        if self._input_layer is not None:
+            return self._input_layer.output
+        inner = _network_of(self._stack[0]) if self._stack else None
+        if inner is None:
+            return None
+        return [Input(batch_shape=x.shape, dtype=x.dtype) for x in inner.flat_inputs]
 
     def _connect(
         self,
-        start: KerasTensor,
-        tensor: KerasTensor,
+        start: Any,
+        tensor: Any,
         layers: list[Layer],
         any_size: bool = False,
     ) -> None:
@@ -235,5 +244,11 @@ def _input_hint(layer: Layer) -> Any:
     """Return the batch shape that a first layer knows about its input."""
     if layer.input_hint is not None:
         return layer.input_hint
-    inner = getattr(layer, "_network", None)
-    return inner.flat_inputs[0].shape if inner is not None else None
+    inner = _network_of(layer)
+    if inner is None or len(inner.flat_inputs) > 1:
+        return None
+    return inner.flat_inputs[0].shape
+
+
+def _network_of(layer: Layer) -> Network | None:
+    return getattr(layer, "_network", None)

@@ -77,6 +77,7 @@ class Trainer(Layer):
         steps_per_execution: int = 1,
         jit_compile: Any = "auto",
         auto_scale_loss: bool = True,
+        **kwargs: Any,
     ) -> None:
         """Choose how the model learns: the optimizer, the loss and the metrics.
 
@@ -87,6 +88,7 @@ class Trainer(Layer):
         "mixed_float16" model is scaled, unless `auto_scale_loss` is False.
         """
         steps_per_execution = count(steps_per_execution, "steps_per_execution") or 1
+        _refuse_unknown("compile", _without_old_modes(kwargs))
         if metrics is None and _are_metrics(loss_weights):
             old = "`compile(optimizer, loss, metrics)`"
             keras2.note(old, "`metrics=`", changes_defaults=False)
@@ -735,6 +737,18 @@ _WORKERS = (  # by all their names since Keras 1
 def without_workers(kwargs: dict[str, Any]) -> dict[str, Any]:
     """Return arguments without those on threads, which `PyDataset` has now."""
     return {name: value for name, value in kwargs.items() if name not in _WORKERS}
+
+
+_OLD_MODES = {  # of `compile`, with what decides today
+    "sample_weight_mode": "the shape of `sample_weight`",
+    "experimental_run_tf_function": "`run_eagerly=`",
+}
+
+
+def _without_old_modes(kwargs: dict[str, Any]) -> dict[str, Any]:
+    for name in kwargs.keys() & _OLD_MODES.keys():
+        keras2.note(f"`compile({name}=)`", _OLD_MODES[name], changes_defaults=False)
+    return {name: kwargs[name] for name in kwargs.keys() - _OLD_MODES.keys()}
 
 
 def _refuse_unknown(verb: str, kwargs: dict[str, Any]) -> None:

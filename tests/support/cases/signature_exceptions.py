@@ -28,6 +28,7 @@ CLASSES: dict[str, str] = {
 
 METHODS_THAT_DIFFER: dict[str, str] = {
     "Layer.add_weight": "takes its arguments by position too, as Keras 2 did",
+    "Model.compile": "takes `sample_weight_mode=` and its kin, as Keras 2 did",
     "Model.fit": "has `check=True` besides Keras' arguments: it names NaN in the data",
 }
 

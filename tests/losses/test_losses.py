@@ -273,3 +273,9 @@ def test_weights_that_do_not_fit_are_refused():
 def test_a_single_class_is_warned_about():
     with pytest.warns(SyntaxWarning, match="binary_crossentropy"):
         losses.categorical_crossentropy(np.ones((2, 1)), np.ones((2, 1)))
+
+
+def test_one_label_stands_for_all():
+    predictions = np.array([0.2, 0.7], "float32")
+    wanted = losses.kl_divergence(np.full(2, 0.1), predictions)
+    assert float(losses.kl_divergence(0.1, predictions)) == pytest.approx(float(wanted))

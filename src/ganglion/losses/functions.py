@@ -63,6 +63,8 @@ def paired(name: str, y_true: Any, y_pred: Any) -> tuple[Value, Value]:
     """Return labels and predictions of one float type and shape, or refuse them."""
     prediction = floating(y_pred)
     label, prediction = same_rank(astype(y_true, prediction.dtype), prediction)
+    if not label.shape:  # one number for all, as a target of a regularizer
+        label = ops.broadcast_to(label, prediction.shape)
     if label.shape != prediction.shape:
         raise ShapeError(
             f"{name}: labels and predictions must have the same shape, got "

@@ -71,6 +71,13 @@ def test_scattered_updates_are_combined(reduction, function) -> None:
     assert_equal(ops.scatter_update(X, indices, updates, reduction), expected)
 
 
+def test_truths_stand_for_the_places_they_hold_true() -> None:
+    for key in (X > 5, X[:, :, 0] > 5, X[:, 0, 0] > 5):
+        assert_equal(ops.getitem(X, key), X[key])
+    columns = X[0, 0] > X[0, 0].mean()
+    assert_equal(ops.getitem(X, (slice(1), ..., columns)), X[:1, ..., columns])
+
+
 def test_indexing_refuses_in_words() -> None:
     with pytest.raises(IndexError, match="index 2 is out of range for an axis of 2"):
         ops.getitem(X, 2)
@@ -78,7 +85,12 @@ def test_indexing_refuses_in_words() -> None:
         ganglion.KerasTensor((None, 3))[:, 3]
     with pytest.raises(ShapeError, match="4 indices for an array of 3 axes"):
         ops.getitem(X, (0, 0, 0, 0))
+    unknown = ganglion.KerasTensor((None, 3))
     with pytest.raises(TypeError, match=r"Use ops\.where, or multiply by a mask"):
-        ops.getitem(X, X > 0)
+        unknown[unknown > 0]
+    with pytest.raises(
+        ShapeError, match=r"truths has the shape \(3,\) for an axis of 2"
+    ):
+        ops.getitem(X, np.array([True, False, True]))
     with pytest.raises(TypeError, match=r"use ops\.take twice"):
         ops.getitem(X, ([0, 1], [0, 1]))

@@ -12,7 +12,7 @@ from ganglion import symbolic
 from ganglion.compiler.ir import arrays, contraction
 from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir import shaping as s
-from ganglion.compiler.ir.graph import Constant, ShapeError, Value
+from ganglion.compiler.ir.graph import Constant, ShapeError, Value, call_function
 from ganglion.ops.bounds import require_range
 from ganglion.ops.dispatch import astype, numeric, one_axis, op, stretch, unknown_like
 from ganglion.ops.numpy import clip
@@ -40,8 +40,20 @@ class OutOfRangeError(ShapeError, IndexError):
 
 @op
 def getitem(x: Any, key: Any) -> Any:
-    """Index with numbers, slices, `...`, None, and at most one array of numbers."""
-    return _index(read(x), list(key) if isinstance(key, tuple) else [key])
+    """Index with numbers, slices, `...`, None, and at most one array of numbers.
+
+    An array of truths stands for the places that it holds true, where they are known.
+    """
+    value, keys = read(x), list(key) if isinstance(key, tuple) else [key]
+    if len(keys) == 1 and _is_mask(keys[0]) and len(keys[0].shape) > 1:
+        mask = read(keys[0])
+        value = s.reshape(value, shape=(mask.size, *value.shape[mask.ndim :]))
+        keys = [s.reshape(mask, shape=(mask.size,))]
+    return _index(value, keys)
+
+
+def _is_mask(key: Any) -> bool:
+    return hasattr(key, "shape") and str(key.dtype) == "bool"
 
 
 get_item = getitem
@@ -62,7 +74,7 @@ def _index(value: Value, keys: list[Any]) -> Value:
             if isinstance(key, builtins.slice):
                 value = _slice(value, axis, key)
             else:
-                rows = _only_rows(rows, len(shape), key)
+                rows = _only_rows(rows, len(shape), _places(key, value.shape[axis]))
             shape.append(value.shape[axis])
         axis += 1
     value = s.reshape(value, shape=tuple(shape))
@@ -79,6 +91,18 @@ def _spelled_out(value: Value, keys: list[Any]) -> list[Any]:
     fill = [builtins.slice(None)] * (value.ndim - used)
     at = next((i for i, key in enumerate(keys) if key is Ellipsis), len(keys))
     return [*keys[:at], *fill, *keys[at + 1 :]]
+
+
+def _places(key: Any, size: int) -> Any:
+    """Return what an array of truths holds true, other keys as they are."""
+    mask = call_function("numbers", read(key)) if _is_mask(key) else None
+    if mask is None:
+        return key
+    if mask.shape != (size,):
+        raise ShapeError(
+            f"an index of truths has the shape {mask.shape} for an axis of {size}"
+        )
+    return np.flatnonzero(np.asarray(mask))
 
 
 def _only_rows(known: Any, axis: int, key: Any) -> tuple[int, Any]:

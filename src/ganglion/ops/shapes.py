@@ -65,7 +65,10 @@ def reshape(x: Any, newshape: Any) -> Any:
         if known == 0 or value.size % known:
             raise ShapeError(f"cannot reshape {value.shape} into {tuple(sizes)}")
         sizes[sizes.index(-1)] = value.size // known
-    elif value.size != math.prod(sizes) and symbolic.fitting_size() in value.shape:
+    elif value.size != math.prod(sizes) and symbolic.fitting_size() in (
+        *value.shape,
+        *sizes,
+    ):
         return unknown_like(value, sizes)  # whether it fits is seen with real sizes
     return s.reshape(value, shape=tuple(sizes))
 

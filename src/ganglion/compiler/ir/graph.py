@@ -340,6 +340,11 @@ class Value(Operators):
     def __int__(self) -> int:
         return int(self._numbers("an int"))
 
+    def __index__(self) -> int:
+        if self.dtype.kind not in "iu":
+            raise TypeError(f"{self.type_text} is no whole number: cast it to int32.")
+        return int(self._numbers("an index"))
+
     def _numbers(self, kind: str) -> Any:
         array = call_function("numbers", self)
         if array is None:

@@ -124,8 +124,9 @@ def test_the_methods_of_tf_data_are_there():
     assert next(iter(only))[0].tolist() == [0, 2, 4]
     with pytest.raises(ValueError, match=r"in batches of 4 already.*unbatch"):
         data.batch(2)
-    with pytest.raises(ValueError, match="Call `unbatch` before `map`"):
-        only.unbatch()
+    rows = only.unbatch().batch(4, drop_remainder=True)
+    assert [x.shape for x in rows] == [(4, 3), (4, 3)]
+    assert data.cardinality().numpy() == 3
 
 
 @pytest.mark.parametrize(

@@ -121,29 +121,23 @@ class RowDataset(PyDataset):
 
     def batch(
         self, batch_size: int, drop_remainder: bool = False, *args: Any, **kwargs: Any
-    ) -> RowDataset:
+    ) -> Any:
         """Return the data in batches; it must be of single rows."""
         if self.batch_size is not None:
             raise ValueError(
                 f"The data is in batches of {self.batch_size} already: pass "
                 "`batch_size` where it is made, or call `unbatch` first."
             )
-        self._refuse_changed("batch")
+        if self._change is not None:
+            return self._as_tf_data().batch(batch_size, drop_remainder)
         count = len(self.x) // batch_size * batch_size if drop_remainder else None
         return self._part(slice(count))._copy(batch_size=batch_size)
 
-    def unbatch(self) -> RowDataset:
+    def unbatch(self) -> Any:
         """Return the data as single rows."""
-        self._refuse_changed("unbatch")
+        if self._change is not None:  # what `map` has made of the batches
+            return self._as_tf_data().unbatch()
         return self._copy(batch_size=None)
-
-    def _refuse_changed(self, method: str) -> None:
-        if self._change is not None:
-            raise ValueError(f"Call `{method}` before `map`, whose result is not rows.")
-
-    def cardinality(self) -> int:
-        """Return the number of batches, or of rows where there are none."""
-        return len(self)
 
     def as_numpy_iterator(self) -> Iterator[Any]:
         """Return an iterator over the batches, which are arrays."""
@@ -167,9 +161,12 @@ class RowDataset(PyDataset):
             raise AttributeError(
                 f"{type(self).__name__!r} object has no attribute {name!r}"
             )
+        return getattr(self._as_tf_data(), name)
+
+    def _as_tf_data(self) -> Any:
         # By its name, and late: `compat.tensorflow` is built on top of all this.
         data = importlib.import_module("ganglion.compat.tensorflow.data.dataset")
-        return getattr(data.Dataset.from_batches(self), name)
+        return data.Dataset.from_batches(self)
 
     def cache(self, *args: Any, **kwargs: Any) -> RowDataset:
         """Return the data: it is decoded already."""

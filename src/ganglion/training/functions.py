@@ -126,6 +126,9 @@ class CompiledFunction:
         is_inside = current_scope() is not None or tensors.recording() is not None
         if is_inside or _eagerly.chosen or any(map(_is_traced, leaves)):
             return self.python_function(*args, **kwargs)
+        if any(map(_runs_on_host, leaves)):
+            uncompiled.note("calls of functions on texts or complex numbers", self.name)
+            return self.python_function(*args, **kwargs)
         arrays = [_as_array(leaf) for leaf in leaves]
         if self._specs is not None:
             arrays = self._checked(arrays)
@@ -299,6 +302,14 @@ def _as_array(leaf: Any) -> np.ndarray | None:
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     return array if array.dtype.kind in "biufV" else None
+
+
+def _runs_on_host(leaf: Any) -> bool:
+    """Return whether a tensor holds what no program computes: texts, complex numbers.
+
+    A program for each of their values would be compiled for one call.
+    """
+    return isinstance(leaf, np.ndarray) and leaf.dtype.kind in "OSUc"
 
 
 def _is_traced(leaf: Any) -> bool:

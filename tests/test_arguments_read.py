@@ -203,6 +203,7 @@ TENSORFLOW = {
     "num_parallel_calls",
     "options",  # of its runtime
     "alg",  # random numbers are ours in any case
+    "summarize",  # how much of a tensor a message shows
 }
 # Methods that a subclass must define with all arguments, whatever it does with them.
 OVERRIDES = ("build", "compute_mask", "transform_")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ganglion as keras
 from ganglion import keras2, ops
 from ganglion.compat import aliases
 from ganglion.compat.tensorflow import names, namespaces
@@ -32,7 +33,14 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("argmin", (X, -1), {}),
     ("argsort", (X,), {"direction": "DESCENDING"}),
     ("boolean_mask", (X, X[:, 0] > 1), {}),
+    ("boolean_mask", (X, X[0] > 0), {"axis": 1}),
+    ("boolean_mask", (BATCH, BATCH[..., 0] > 0.5), {}),
     ("broadcast_to", (X[0], (2, 3)), {}),
+    ("dynamic_partition", (X, [1, 0], 2), {}),
+    ("linalg.expm", (X[:, :2] * 3,), {}),
+    ("strings.format", ("{} and {}", (1, np.float32(2.5))), {}),
+    ("strings.unicode_decode", ("caf\u00e9", "UTF-8"), {}),
+    ("strings.unicode_encode", ([[99, 233], [97, 98]], "UTF-8"), {}),
     ("cast", (X, "int32"), {}),
     ("clip_by_norm", (X, 1.0), {}),
     ("clip_by_global_norm", ([X, Y], 1.0), {}),
@@ -336,6 +344,89 @@ def test_functions_that_call_functions_are_tensorflows(index):
         np.testing.assert_allclose(stages, [0.3, -1.05, 1.475], rtol=1e-6)
         total = module.foldl(lambda a, b: a + b, X[0], initializer=np.float32(1))
         assert float(total) == pytest.approx(2.1)
+
+
+ROWS = np.array([1.0, 2.0, 3.0, 4.0], np.float32)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda tf, x: tf.boolean_mask(x, [True, False, True, True]),
+        lambda tf, x: tf.dynamic_partition(x, [0, 1, 0, 1], 2)[1],
+        lambda tf, x: x[x > 1.5],
+        lambda tf, x: tf.reshape(x, (2, 2))[tf.reshape(x, (2, 2)) > 1.5],
+        lambda tf, x: tf.gather(x, tf.where(x > 1.5)[:, 0]),
+        lambda tf, x: tf.linalg.expm(tf.reshape(x, (2, 2)) * 0.1),
+    ],
+)
+def test_slopes_of_what_is_chosen_by_numbers_are_tensorflows(function):
+    slopes = []
+    for module in (namespaces.load(""), tf):
+        point = module.Variable(ROWS)
+        with module.GradientTape() as tape:
+            y = module.reduce_sum(function(module, point * 1.0) ** 2)
+        slopes.append(np.asarray(tape.gradient(y, point)))
+    np.testing.assert_allclose(*slopes, rtol=1e-4)
+
+
+def test_parts_are_chosen_by_numbers_in_a_layer_that_is_called_on_arrays():
+    class Parts(keras.layers.Layer):
+        def call(self, x, parts):
+            ours = namespaces.load("")
+            first, second = ours.dynamic_partition(x, parts, 2)
+            return ours.reduce_sum(first) - ours.reduce_sum(second)
+
+    layer = Parts()
+    point = keras.Variable(ROWS)
+    with keras.GradientTape() as tape:
+        y = layer(point * 1.0, np.array([0, 1, 0, 1]))
+    assert tape.gradient(y, point).numpy().tolist() == [1, -1, 1, -1]
+
+
+def test_decoders_of_ctc_are_tensorflows():
+    scores = np.random.default_rng(0).normal(size=(6, 3, 4)).astype(np.float32)
+    lengths = np.array([6, 4, 1], np.int32)
+    ours = namespaces.load("")
+    for name, options in [
+        ("ctc_greedy_decoder", {}),
+        ("ctc_greedy_decoder", {"blank_index": 0}),
+        ("ctc_beam_search_decoder", {"beam_width": 5, "top_paths": 2}),
+    ]:
+        found, own_scores = getattr(ours.nn, name)(scores, lengths, **options)
+        wanted, their_scores = getattr(tf.nn, name)(scores, lengths, **options)
+        np.testing.assert_allclose(own_scores, their_scores, rtol=1e-4)
+        for mine, their in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(mine.indices, their.indices)
+            np.testing.assert_array_equal(mine.values, their.values)
+
+
+def test_shapes_that_do_not_fit_are_what_tensorflow_calls_them():
+    ours = namespaces.load("")
+    with pytest.raises(ours.errors.InvalidArgumentError, match="inner sizes differ"):
+        ours.matmul(X, X)
+
+
+def test_checks_of_shapes_and_types():
+    debugging = namespaces.load("debugging")
+    debugging.assert_shapes([(X, ("n", "k")), (Y[0], ("k",))])
+    debugging.assert_shapes([(BATCH, ("b", ..., 3))])
+    debugging.assert_type(X, "float32")
+    debugging.assert_none_equal(X, 9.0)
+    for check, args in [
+        ("assert_shapes", ([(X, ("n", "n"))],)),
+        ("assert_shapes", ([(X, (2, 3, 1))],)),
+        ("assert_rank_at_least", (X, 3)),
+        ("assert_rank_in", (X, (1, 3))),
+        ("assert_scalar", (X,)),
+        ("assert_negative", (X,)),
+        ("assert_none_equal", (X, X)),
+    ]:
+        with pytest.raises(ValueError, match=check):
+            getattr(debugging, check)(*args)
+    for check, args in [("assert_type", (X, "int32")), ("assert_integer", (X,))]:
+        with pytest.raises(TypeError, match=check):
+            getattr(debugging, check)(*args)
 
 
 def test_the_slope_of_lgamma_is_tensorflows():

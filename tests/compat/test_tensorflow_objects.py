@@ -124,6 +124,12 @@ def test_lists_of_tensors():
     assert rows.gather([2, 0]).numpy().tolist() == [[2, 1], [0, 1]]
     with pytest.raises(ValueError, match="dynamic_size"):
         tf.TensorArray(tf.float32, size=1).write(1, 0.0)
+    assert rows.read(1).numpy().tolist() == [1, 1]
+    assert rows.stack().numpy().tolist() == [[0, 1], [0, 0], [2, 1]]
+    with pytest.raises(ValueError, match="clear_after_read=False"):
+        rows.read(1)
+    kept = tf.TensorArray(tf.float32, size=1, clear_after_read=False).write(0, 3.0)
+    assert float(kept.read(0)) == float(kept.read(0)) == 3
 
 
 def test_a_function_with_lists_is_compiled():
@@ -158,6 +164,37 @@ def test_a_function_that_needs_numbers_runs_as_python():
         b"b",
         b"a",
     ]
+
+
+def test_a_function_on_texts_is_not_compiled_for_each_of_them():
+    @tf.function
+    def number(text):
+        return tf.strings.to_number(text) * 2
+
+    values = [float(number(tf.constant(str(n)))) for n in range(12)]
+    assert values == [2.0 * n for n in range(12)]
+    assert number.tracing_count == 0
+
+
+def test_sizes_that_are_computed_bound_slices():
+    class Shorter(keras.layers.Layer):
+        def call(self, x):
+            return x[:, : tf.shape(x)[1] - 1]
+
+    inputs = keras.Input((None, 2))
+    model = keras.Model(inputs, Shorter()(inputs))
+    assert model.predict(np.ones((2, 5, 2)), verbose=0).shape == (2, 4, 2)
+
+
+def test_rows_that_only_a_batch_fills_are_reshaped():
+    class Routed(keras.layers.Layer):
+        def call(self, x):
+            flat = tf.reshape(x, (12, 2))  # of batches of four
+            return tf.reshape(flat * 2, (tf.shape(x)[0], tf.shape(x)[1], 2))
+
+    inputs = keras.Input((3, 2))
+    model = keras.Model(inputs, Routed()(inputs))
+    assert model.predict(np.ones((8, 3, 2)), batch_size=4, verbose=0).sum() == 96
 
 
 def test_a_session_is_only_configured():
@@ -294,9 +331,12 @@ def test_summaries_go_to_the_file_of_their_writer(tmp_path):
         assert tf.summary.scalar("loss", tf.constant(0.5))
         tf.summary.histogram("weights", np.arange(4.0))
         tf.summary.image("picture", np.zeros((1, 4, 4, 3), "float32"), step=1)
+        tf.summary.text("remark", ["all is well"])
+        tf.summary.audio("noise", np.zeros((1, 20, 1), "float32"), 8000)
     (events,) = (tmp_path / "logs").iterdir()
     content = events.read_bytes()
     assert all(tag in content for tag in (b"loss", b"weights", b"picture"))
+    assert all(part in content for part in (b"all is well", b"noise", b"WAVE"))
 
 
 def test_a_sparse_tensor_is_made_dense():

@@ -359,3 +359,11 @@ def test_elements_that_cannot_be_made_are_left_out():
 
     kept = numbers(ours, 2).map(checked).ignore_errors()
     assert [int(n) for n in kept] == [0, 1]
+
+
+def test_lines_of_files_whose_names_are_elements(tmp_path):
+    for name in "ab":
+        (tmp_path / name).write_text(f"{name}1\n{name}2\n")
+    names = Dataset.list_files(str(tmp_path / "*"), shuffle=False)
+    lines = names.interleave(ours.data.TextLineDataset, cycle_length=2)
+    assert [str(line.numpy(), "ascii") for line in lines] == ["a1", "b1", "a2", "b2"]

@@ -70,6 +70,16 @@ class EventFile:
         pictures = [png.encode(image) for image in images[:3]]
         self._add(tag, _texts([*size, *pictures], plugin="images"), step)
 
+    def texts(self, tag: str, texts: list[bytes], step: int) -> None:
+        """Add texts in Markdown."""
+        self._add(tag, _texts(texts, plugin="text"), step)
+
+    def sounds(self, tag: str, files: list[bytes], step: int) -> None:
+        """Add sounds: WAV files, each with a label that is empty."""
+        pairs = [part for file in files for part in (file, b"")]
+        payload = _texts(pairs, plugin="audio", content=b"\x10\x0b", columns=2)
+        self._add(tag, payload, step)
+
     def model(self, text: str) -> None:
         """Add the configuration of a model, which TensorBoard draws as a graph."""
         payload = _texts([text.encode()], plugin="graph_keras_model", content=b"1")
@@ -122,13 +132,16 @@ def _range_of(array: np.ndarray) -> tuple[float, float]:
     return low, high
 
 
-def _texts(texts: list[bytes], plugin: str, content: bytes = b"") -> bytes:
+def _texts(
+    texts: list[bytes], plugin: str, content: bytes = b"", columns: int = 1
+) -> bytes:
     """Encode strings as a tensor that a plugin of TensorBoard shows."""
     string, shape, strings = 7, 2, 8
     tensor = _key(1, 0) + _varint(string)
     if plugin != "graph_keras_model":  # that one is a scalar
-        size = _key(1, 0) + _varint(len(texts))
-        tensor += _message(shape, _message(2, size))
+        sizes = [len(texts) // columns, columns][: 2 if columns > 1 else 1]
+        axes = [_message(2, _key(1, 0) + _varint(size)) for size in sizes]
+        tensor += _message(shape, b"".join(axes))
     tensor += b"".join(_message(strings, text) for text in texts)
     metadata = _message(1, _text(1, plugin) + _message(2, content))
     return _message(_VALUE_PLUGIN, metadata) + _message(_VALUE_TENSOR, tensor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,8 @@ def zeros(shape: Any, dtype: Any = "float32") -> Any:
     """Return zeros of a shape, empty texts where the type is that of texts."""
     if str(dtype) == "string":
         return as_tensor(np.full(tuple(known(shape, "zeros").tolist()), b"", object))
-    return ops.zeros(shape, str(dtype))
+    # A cell of Keras 2 hands on the `dtype` that a newer RNN does not tell it.
+    return ops.zeros(shape, None if dtype is None else str(dtype))
 
 
 def is_known(*arrays: Any) -> bool:
@@ -32,14 +34,21 @@ def is_known(*arrays: Any) -> bool:
 
 
 def known(x: Any, name: str) -> np.ndarray:
-    """Return the numbers of a tensor; refuse one that is being traced."""
-    if not is_known(x):
-        raise UnknownArgumentError(
-            f"tf.{name}: its result depends on numbers that a compiled step does not "
-            "know beforehand. Call it outside of `tf.function`, layers and `fit`, or "
-            "compute with a mask instead."
-        )
-    return np.asarray(x)
+    """Return the numbers of a tensor; refuse one that is being traced.
+
+    They carry no gradients: what has any goes through ops, at places found by numbers.
+    """
+    if is_known(x):
+        return np.asarray(x)
+    with suppress(UnknownNumbersError):  # a layer that is called on arrays knows them
+        leaves = [np.asarray(leaf) for leaf in tree.flatten(x)]
+        if all(leaf.dtype != object for leaf in leaves):
+            return np.asarray(tree.pack(x, leaves))
+    raise UnknownArgumentError(
+        f"tf.{name}: its result depends on numbers that a compiled step does not "
+        "know beforehand. Call it outside of `tf.function`, layers and `fit`, or "
+        "compute with a mask instead."
+    )
 
 
 def constant(value: Any, dtype: Any = None, shape: Any = None) -> Any:
@@ -586,9 +595,10 @@ def _conditional(condition: Any, function: Any, otherwise: Any) -> Any:
 
 def dynamic_partition(data: Any, partitions: Any, num_partitions: int) -> list[Any]:
     """Return the rows of each part."""
-    name = "dynamic_partition"
-    rows, parts = known(data, name), known(partitions, name)
-    return [as_tensor(rows[parts == number]) for number in range(int(num_partitions))]
+    parts = known(partitions, "dynamic_partition")
+    return [
+        boolean_mask(data, parts == number) for number in range(int(num_partitions))
+    ]
 
 
 def reverse_sequence(
@@ -624,10 +634,13 @@ def unravel_index(indices: Any, dims: Any) -> Any:
     return ops.stack(ops.unravel_index(indices, tuple(known(dims, "unravel_index"))))
 
 
-def boolean_mask(tensor: Any, mask: Any) -> Any:
-    """Return the rows that a mask holds true."""
-    name = "boolean_mask"
-    return ops.convert_to_tensor(known(tensor, name)[known(mask, name).astype(bool)])
+def boolean_mask(tensor: Any, mask: Any, axis: int | None = None) -> Any:
+    """Return the rows that a mask holds true, from an axis on, the first by default."""
+    chosen, first = known(mask, "boolean_mask").astype(bool), int(axis or 0)
+    shape = tuple(tensor.shape)
+    rest = shape[first + chosen.ndim :]
+    rows = ops.reshape(tensor, (*shape[:first], chosen.size, *rest))
+    return ops.take(rows, np.flatnonzero(chosen), axis=first)
 
 
 def where(condition: Any, x: Any = None, y: Any = None) -> Any:
@@ -789,6 +802,15 @@ def stateless_uniform(
 ) -> Any:
     """Return random numbers that depend on a seed alone."""
     return uniform(shape, minval, maxval, dtype, seed_of(seed))
+
+
+def poisson(shape: Any, lam: Any, dtype: Any = "float32", seed: Any = None) -> Any:
+    """Return counts of events, `shape` of them for each rate."""
+    rates = known(lam, "random.poisson")
+    sizes = (*np.asarray(shape).tolist(), *rates.shape)
+    start = random.randint((), 0, 2**31 - 1, seed=seed)
+    counts = np.random.default_rng(int(start)).poisson(rates, sizes)
+    return as_tensor(counts.astype(str(dtype)))
 
 
 def stateless_normal(

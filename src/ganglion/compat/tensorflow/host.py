@@ -21,6 +21,7 @@ from ganglion import config, files, ops, tree, utils
 from ganglion.compat.tensorflow.arrays import forget_seeds, is_known, known
 from ganglion.compat.tensorflow.data.elements import as_array
 from ganglion.compat.tensorflow.objects import InvalidArgumentError
+from ganglion.system.terminal import tell_once
 from ganglion.tensors import as_tensor
 
 # ---- printing and Python functions -------------------------------------------------
@@ -400,7 +401,10 @@ def get_logger() -> logging.Logger:
 def _checked(
     name: str, holds: Callable[..., Any], message: str | None, *tensors: Any
 ) -> None:
-    arrays = [known(tensor, f"debugging.{name}") for tensor in tensors]
+    if not is_known(*tensors):
+        tell_once(f"ganglion: tf.debugging.{name} is not checked inside of a program.")
+        return
+    arrays = [np.asarray(tensor) for tensor in tensors]
     if not np.all(holds(*arrays)):
         shown = ", ".join(f"{array!r:.120}" for array in arrays)
         raise InvalidArgumentError(f"tf.debugging.{name}: {message or ''} {shown}")
@@ -419,6 +423,7 @@ assert_greater = _comparison("assert_greater", np.greater)
 assert_greater_equal = _comparison("assert_greater_equal", np.greater_equal)
 assert_less = _comparison("assert_less", np.less)
 assert_less_equal = _comparison("assert_less_equal", np.less_equal)
+assert_none_equal = _comparison("assert_none_equal", np.not_equal)
 
 
 def assert_true(condition: Any, data: Any = None) -> None:
@@ -439,23 +444,91 @@ def assert_near(
     _checked("assert_near", lambda a, b: np.isclose(a, b, share, least), message, x, y)
 
 
-def assert_non_negative(x: Any, message: str | None = None) -> None:
-    """Refuse numbers below zero."""
-    _checked("assert_non_negative", lambda a: a >= 0, message, x)
+def _sign(name: str, holds: Callable[..., Any]) -> Callable[..., None]:
+    def check(x: Any, message: str | None = None) -> None:
+        _checked(name, holds, message, x)
+
+    check.__name__ = name
+    return check
 
 
-def assert_positive(x: Any, message: str | None = None) -> None:
-    """Refuse numbers that are not above zero."""
-    _checked("assert_positive", lambda a: a > 0, message, x)
+assert_negative = _sign("assert_negative", lambda x: x < 0)
+assert_non_negative = _sign("assert_non_negative", lambda x: x >= 0)
+assert_non_positive = _sign("assert_non_positive", lambda x: x <= 0)
+assert_positive = _sign("assert_positive", lambda x: x > 0)
+
+
+def _refuse(name: str, message: str | None, found: Any, wanted: Any) -> None:
+    # Shapes and types are known while tracing, too.
+    raise ValueError(
+        f"tf.debugging.{name}: {message or ''} expected {wanted}, found {found}."
+    )
 
 
 def assert_rank(x: Any, rank: int, message: str | None = None) -> None:
-    """Refuse tensors with another number of axes; it is known while tracing, too."""
+    """Refuse tensors with another number of axes."""
     if len(x.shape) != int(rank):
-        raise ValueError(
-            f"tf.debugging.assert_rank: {message or ''} {len(x.shape)} axes, "
-            f"not {rank}."
+        _refuse("assert_rank", message, f"{len(x.shape)} axes", rank)
+
+
+def assert_rank_at_least(x: Any, rank: int, message: str | None = None) -> None:
+    """Refuse tensors with fewer axes."""
+    if len(x.shape) < int(rank):
+        _refuse("assert_rank_at_least", message, f"{len(x.shape)} axes", rank)
+
+
+def assert_rank_in(x: Any, ranks: Any, message: str | None = None) -> None:
+    """Refuse tensors with a number of axes that is not among some."""
+    if len(x.shape) not in [int(rank) for rank in ranks]:
+        _refuse("assert_rank_in", message, f"{len(x.shape)} axes", ranks)
+
+
+def assert_scalar(tensor: Any, message: str | None = None) -> Any:
+    """Return a single number; refuse other tensors."""
+    if len(tensor.shape):
+        _refuse("assert_scalar", message, tensor.shape, "one number")
+    return tensor
+
+
+def assert_type(tensor: Any, tf_type: Any, message: str | None = None) -> None:
+    """Refuse tensors of another type."""
+    if str(tensor.dtype) != str(tf_type):
+        raise TypeError(
+            f"tf.debugging.assert_type: {message or ''} expected {tf_type}, found "
+            f"{tensor.dtype}."
         )
+
+
+def assert_integer(x: Any, message: str | None = None) -> None:
+    """Refuse tensors that are not of whole numbers."""
+    if "int" not in str(x.dtype):
+        raise TypeError(
+            f"tf.debugging.assert_integer: {message or ''} expected whole numbers, "
+            f"found {x.dtype}."
+        )
+
+
+def assert_shapes(
+    shapes: Any, data: Any = None, summarize: Any = None, message: str | None = None
+) -> None:
+    """Refuse tensors whose axes differ where they have one name, or a number."""
+    pairs = shapes.items() if isinstance(shapes, dict) else shapes
+    sizes: dict[Any, Any] = {}
+    for tensor, axes in pairs:
+        names = list(axes) if isinstance(axes, (list, tuple, str)) else [axes]
+        found = list(tensor.shape)
+        if Ellipsis in names or "*" in names:  # any axes
+            start = next(n for n, name in enumerate(names) if name in (Ellipsis, "*"))
+            end = len(names) - start - 1
+            found = found[:start] + found[len(found) - end :]
+            names = names[:start] + names[start + 1 :]
+        if len(found) != len(names):
+            _refuse("assert_shapes", message or data, tensor.shape, axes)
+        for size, name in zip(found, names, strict=True):
+            is_size = isinstance(name, (int, np.integer)) or str(name).isdigit()
+            wanted = int(name) if is_size else sizes.setdefault(name, size)
+            if None not in (size, wanted, name) and size != wanted:
+                _refuse("assert_shapes", message or data, tensor.shape, axes)
 
 
 def check_numerics(tensor: Any, message: str) -> Any:

@@ -149,7 +149,7 @@ arrays.segment_sqrt_n(data, segment_ids, num_segments)
         "",
         """
         as_string(input) = texts.as_string(input)
-        boolean_mask(tensor, mask) = arrays.boolean_mask(tensor, mask)
+        boolean_mask(tensor, mask, axis) = arrays.boolean_mask(tensor, mask, axis)
         broadcast_to(input, shape) = broadcast_to(x, shape)
         cast(x, dtype) = cast(x, dtype)
         clip_by_global_norm(t_list, clip_norm) = \
@@ -260,6 +260,9 @@ arrays.while_loop(cond, body, loop_vars, shape_invariants, maximum_iterations)
         to_float(x) = cast(x, dtype=float32)
         to_int32(x) = cast(x, dtype=int32)
         to_int64(x) = cast(x, dtype=int64)
+        nn.ctc_beam_search_decoder(inputs, sequence_length, beam_width, top_paths, \
+merge_repeated=True) = nets.ctc_beam_search_decoder(inputs, sequence_length, \
+beam_width, top_paths, merge_repeated)
         """,
     ),
     (
@@ -277,6 +280,7 @@ arrays.band_part(input, num_lower, num_upper)
         adjoint(matrix) = arrays.adjoint(matrix)
         cholesky(input) = cholesky(x)
         cross(a, b) = cross(x1, x2)
+        expm(input) = special.expm(input)
         matrix_rank(a) = matrix_rank(x)
         pinv(a) = pinv(x)
         slogdet(input) = slogdet(x)
@@ -350,6 +354,10 @@ nets.convolution(input, filters, strides, padding, data_format, dilations)
         ctc_loss(labels, logits, label_length, logit_length, logits_time_major, \
 blank_index) = nets.ctc_loss(labels, logits, label_length, logit_length, \
 logits_time_major, blank_index)
+        ctc_greedy_decoder(inputs, sequence_length, merge_repeated, blank_index) = \
+nets.ctc_greedy_decoder(inputs, sequence_length, merge_repeated, blank_index)
+        ctc_beam_search_decoder(inputs, sequence_length, beam_width, top_paths) = \
+nets.ctc_beam_search_decoder(inputs, sequence_length, beam_width, top_paths)
         local_response_normalization(input, depth_radius, bias, alpha, beta) = \
 nets.local_response_normalization(input, depth_radius, bias, alpha, beta)
         log_poisson_loss(targets, log_input, compute_full_loss) = \
@@ -408,6 +416,7 @@ arrays.gamma(shape, alpha, beta, dtype, seed)
 arrays.stateless_normal(shape, seed, mean, stddev, dtype)
         stateless_uniform(shape, seed, minval, maxval, dtype) = \
 arrays.stateless_uniform(shape, seed, minval, maxval, dtype)
+        poisson(shape, lam, dtype, seed) = arrays.poisson(shape, lam, dtype, seed)
         shuffle(value, seed) = random.shuffle(x, seed)
         truncated_normal(shape, mean, stddev, dtype=float32, seed) = \
 random.truncated_normal(shape, mean, stddev, dtype, seed)
@@ -531,6 +540,12 @@ texts.regex_replace(input, pattern, rewrite, replace_global)
         to_number(input, out_type) = texts.to_number(input, out_type)
         upper(input) = texts.upper(input)
         bytes_split(input) = texts.bytes_split(input)
+        format(template, inputs, placeholder) = \
+texts.format_texts(template, inputs, placeholder)
+        unicode_decode(input, input_encoding) = \
+texts.unicode_decode(input, input_encoding)
+        unicode_encode(input, output_encoding) = \
+texts.unicode_encode(input, output_encoding)
         ngrams(data, ngram_width, separator) = \
 texts.ngrams(data, ngram_width, separator)
         regex_full_match(input, pattern) = texts.regex_full_match(input, pattern)
@@ -547,6 +562,18 @@ texts.to_hash_bucket_fast(input, num_buckets)
         assert_greater_equal(x, y, message) = host.assert_greater_equal(x, y, message)
         assert_less(x, y, message) = host.assert_less(x, y, message)
         assert_less_equal(x, y, message) = host.assert_less_equal(x, y, message)
+        assert_integer(x, message) = host.assert_integer(x, message)
+        assert_negative(x, message) = host.assert_negative(x, message)
+        assert_non_positive(x, message) = host.assert_non_positive(x, message)
+        assert_none_equal(x, y, message) = host.assert_none_equal(x, y, message)
+        assert_rank_at_least(x, rank, message) = \
+host.assert_rank_at_least(x, rank, message)
+        assert_rank_in(x, ranks, message) = host.assert_rank_in(x, ranks, message)
+        assert_scalar(tensor, message) = host.assert_scalar(tensor, message)
+        assert_shapes(shapes, data, summarize, message) = \
+host.assert_shapes(shapes, data, summarize, message)
+        assert_type(tensor, tf_type, message) = \
+host.assert_type(tensor, tf_type, message)
         assert_near(x, y, rtol, atol, message) = \
 host.assert_near(x, y, rtol, atol, message)
         assert_non_negative(x, message) = host.assert_non_negative(x, message)
@@ -835,10 +862,12 @@ OBJECTS = {
     "lookup.StaticVocabularyTable": "compat.tensorflow.tables.StaticVocabularyTable",
     "lookup.TextFileIndex": "compat.tensorflow.tables.TextFileIndex",
     "lookup.TextFileInitializer": "compat.tensorflow.tables.TextFileInitializer",
+    "summary.audio": "compat.tensorflow.summaries.audio",
     "summary.create_file_writer": "compat.tensorflow.summaries.create_file_writer",
     "summary.histogram": "compat.tensorflow.summaries.histogram",
     "summary.image": "compat.tensorflow.summaries.image",
     "summary.scalar": "compat.tensorflow.summaries.scalar",
+    "summary.text": "compat.tensorflow.summaries.text",
 }
 # What TensorFlow 1 called some of them, in the losses and lambdas of old scripts.
 OLD_FUNCTIONS = {

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from ganglion import ops
 from ganglion.compat import aliases
 from ganglion.compat.tensorflow import arrays, dtypes, names, texts
+from ganglion.compat.tensorflow.objects import InvalidArgumentError
+from ganglion.compiler.ir.graph import ShapeError
 
 _OWN = frozenset({
     "arrays", "boxes", "host", "nets", "pictures", "runtime", "signals", "special",
@@ -29,6 +31,10 @@ _NUMERIC = ("arrays", "boxes", "nets", "pictures", "signals", "special")
 # Labels and hints for TensorFlow's graphs, which change no result.
 _HINTS = ("name", "parallel_iterations", "back_prop", "swap_memory", "validate_indices")
 _DRAWING = ("random.", "image.random_", "nn.dropout")
+
+
+class RefusedShapeError(ShapeError, InvalidArgumentError):
+    """Shapes that do not fit: a ValueError of ours, and what TensorFlow calls it."""
 
 
 class Entry(NamedTuple):
@@ -153,7 +159,10 @@ def _renamed(
         if is_drawing and isinstance(arguments.get("seed"), int):
             arguments["seed"] = arrays.lasting_seed(arguments["seed"])
         ours = {renamed[key]: value for key, value in arguments.items()}
-        return function(**ours, **entry.constants)
+        try:
+            return function(**ours, **entry.constants)
+        except ShapeError as error:
+            raise RefusedShapeError(str(error)) from None
 
     called.__name__ = called.__qualname__ = name.rpartition(".")[2]
     called.__doc__ = f"TensorFlow's `tf.{name}`, as `{entry.target}`."

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ganglion import ops
+from ganglion.compat.tensorflow.arrays import known
+from ganglion.compat.tensorflow.objects import SparseTensor
+from ganglion.tensors import as_tensor
 
 
 def _data_format(name: str | None) -> str:
@@ -292,3 +297,53 @@ def ctc_loss(
     classes = int(outputs.shape[-1])
     blank = 0 if blank_index is None else int(blank_index) % classes
     return ops.ctc_loss(labels, outputs, label_length, logit_length, mask_index=blank)
+
+
+def ctc_greedy_decoder(
+    inputs: Any,
+    sequence_length: Any,
+    merge_repeated: bool = True,
+    blank_index: int | None = None,
+) -> Any:
+    """Return the labels of the likeliest class of every step, and their scores."""
+    blank = -1 if blank_index is None else int(blank_index)
+    return _decoded(
+        inputs, sequence_length, merge_repeated=merge_repeated, mask_index=blank
+    )
+
+
+def ctc_beam_search_decoder(
+    inputs: Any,
+    sequence_length: Any,
+    beam_width: int = 100,
+    top_paths: int = 1,
+    merge_repeated: bool = False,
+) -> Any:
+    """Return the likeliest labels of every row, and the logs of how likely."""
+    return _decoded(
+        inputs,
+        sequence_length,
+        strategy="beam_search",
+        beam_width=beam_width,
+        top_paths=top_paths,
+        merge_repeated=merge_repeated,
+        mask_index=-1,
+    )
+
+
+def _decoded(inputs: Any, lengths: Any, mask_index: int, **options: Any) -> Any:
+    """Decode scores with the steps in front, into sparse tensors of labels."""
+    blank = mask_index % int(inputs.shape[-1])
+    decoded, scores = ops.ctc_decode(
+        ops.swapaxes(inputs, 0, 1), lengths, mask_index=blank, **options
+    )
+    return [_sparse(known(path, "nn.ctc_decoder")) for path in decoded], scores
+
+
+def _sparse(labels: Any) -> SparseTensor:
+    """Return labels that are filled up with -1 as those that count."""
+    counts = (labels >= 0).sum(axis=1)
+    shape = np.array([len(labels), counts.max(initial=0)], np.int64)
+    places = np.argwhere(labels >= 0)
+    values = labels[labels >= 0].astype(np.int64)
+    return SparseTensor(as_tensor(places), as_tensor(values), as_tensor(shape))

@@ -325,6 +325,8 @@ class TensorArray:
         self.dtype = dtype
         self.dynamic_size = bool(dynamic_size)
         self.element_shape = element_shape
+        self._clears = clear_after_read is not False
+        self._cleared: set[int] = set()
         count = 0 if size is None else _position(size, "size")
         self._parts: list[Any] = [None] * count
 
@@ -339,11 +341,25 @@ class TensorArray:
                 )
             self._parts += [None] * (position + 1 - len(self._parts))
         self._parts[position] = ops.convert_to_tensor(value, str(self.dtype))
+        self._cleared.discard(position)
         return self
 
     def read(self, index: Any, name: str | None = None) -> Any:
-        """Return the tensor at an index."""
-        part = self._parts[_position(index, "read")]
+        """Return the tensor at an index, which then is cleared, as in TensorFlow."""
+        position = _position(index, "read")
+        if position in self._cleared:
+            raise InvalidArgumentError(
+                f"tf.TensorArray.read: index {position} was cleared when it was read "
+                "before. Make it with `clear_after_read=False`."
+            )
+        part = self._part(position)
+        if self._clears:
+            self._cleared.add(position)
+            self._parts[position] = ops.zeros_like(part)
+        return part
+
+    def _part(self, position: int) -> Any:
+        part = self._parts[position]
         return self._zeros() if part is None else part
 
     def stack(self, name: str | None = None) -> Any:
@@ -351,19 +367,20 @@ class TensorArray:
         if not self._parts:
             shape = tuple(self.element_shape or ())
             return ops.zeros((0, *shape), str(self.dtype))
-        return ops.stack([self.read(number) for number in range(len(self._parts))])
+        return ops.stack([self._part(number) for number in range(len(self._parts))])
 
     def concat(self, name: str | None = None) -> Any:
         """Return all tensors joined along their first axis."""
-        return ops.concatenate([self.read(n) for n in range(len(self._parts))], 0)
+        return ops.concatenate([self._part(n) for n in range(len(self._parts))], 0)
 
     def gather(self, indices: Any, name: str | None = None) -> Any:
         """Return some of the tensors as one."""
-        return ops.stack([self.read(index) for index in np.asarray(indices).tolist()])
+        return ops.stack([self._part(index) for index in np.asarray(indices).tolist()])
 
     def unstack(self, value: Any, name: str | None = None) -> TensorArray:
         """Take the rows of a tensor; return the array."""
         self._parts = [value[number] for number in range(int(value.shape[0]))]
+        self._cleared.clear()
         return self
 
     def size(self, name: str | None = None) -> Any:

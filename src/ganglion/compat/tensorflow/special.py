@@ -96,3 +96,18 @@ def is_strictly_increasing(x: Any) -> Any:
     """Return whether every number is greater than the one before."""
     flat = ops.reshape(x, (-1,))
     return ops.all(ops.less(flat[:-1], flat[1:]))
+
+
+def expm(input: Any) -> Any:  # noqa: A002 (TensorFlow's name)
+    """Return the exponential of square matrices: a series, squared again and again."""
+    squarings, terms = 10, 12
+    scaled = ops.cast(input, "float64") / 2.0**squarings  # squaring doubles errors
+    power = total = ops.broadcast_to(
+        ops.eye(scaled.shape[-1], dtype="float64"), scaled.shape
+    )
+    for number in range(1, terms):
+        power = ops.matmul(power, scaled) / number
+        total = total + power
+    for _ in range(squarings):
+        total = ops.matmul(total, total)
+    return ops.cast(total, input.dtype)

@@ -1,8 +1,10 @@
-"""`tf.summary`: numbers, pictures and histograms for TensorBoard."""
+"""`tf.summary`: numbers, histograms, pictures, texts, sounds for TensorBoard."""
 
 from __future__ import annotations
 
+import io
 import threading
+import wave
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +13,7 @@ import numpy as np
 
 from ganglion.callbacks.event_file import EventFile
 from ganglion.compat.tensorflow.arrays import known
+from ganglion.compat.tensorflow.data.elements import as_array
 
 
 class _Current(threading.local):
@@ -98,3 +101,42 @@ def image(
             pictures = np.clip(pictures * 255, 0, 255)
         events[0].image(name, pictures.astype(np.uint8), events[1])
     return events is not None
+
+
+def text(name: str, data: Any, step: Any = None) -> bool:
+    """Write texts, which are shown as Markdown."""
+    events = _events(step)
+    if events is not None:
+        texts = np.ravel(as_array(data)).tolist()
+        events[0].texts(name, texts, events[1])
+    return events is not None
+
+
+def audio(
+    name: str,
+    data: Any,
+    sample_rate: int,
+    step: Any = None,
+    max_outputs: int = 3,
+    encoding: Any = None,
+) -> bool:
+    """Write sounds, (number, steps, channels) from -1 to 1, as WAV files."""
+    if encoding not in (None, "wav"):
+        raise ValueError(f"tf.summary.audio writes encoding='wav', not {encoding!r}.")
+    events = _events(step)
+    if events is not None:
+        sounds = known(data, "summary.audio")[:max_outputs]
+        files = [_as_wav(sound, int(sample_rate)) for sound in sounds]
+        events[0].sounds(name, files, events[1])
+    return events is not None
+
+
+def _as_wav(sound: np.ndarray, rate: int) -> bytes:
+    whole = np.clip(np.rint(sound * 32767), -32768, 32767).astype("<i2")
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as file:
+        file.setnchannels(sound.shape[-1])
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(whole.tobytes())
+    return buffer.getvalue()

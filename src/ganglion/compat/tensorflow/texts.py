@@ -108,7 +108,7 @@ def unicode_split(input: Any, input_encoding: str = "UTF-8") -> Any:  # noqa: A0
 
 
 def _parts_of_texts(
-    texts: Any, name: str, parts_of: Callable[[bytes], list[bytes]]
+    texts: Any, name: str, parts_of: Callable[[bytes], list[Any]]
 ) -> Any:
     array = as_array(texts)
     parts = [parts_of(text) for text in array.ravel().tolist()]
@@ -177,6 +177,34 @@ def ngrams(data: Any, ngram_width: Any, separator: str = " ") -> Any:
         return np.array([*texts, None], object)[:-1]
 
     return as_tensor(np.apply_along_axis(joined, -1, array))
+
+
+def unicode_decode(input: Any, input_encoding: str) -> Any:  # noqa: A002
+    """Return the code points of texts, which must be of one length."""
+
+    def points_of(text: bytes) -> list[int]:
+        return [ord(letter) for letter in text.decode(input_encoding)]
+
+    points = _parts_of_texts(input, "unicode_decode", points_of)
+    return as_tensor(np.asarray(points).astype(np.int32))
+
+
+def unicode_encode(input: Any, output_encoding: str) -> Any:  # noqa: A002
+    """Return the texts of code points along the last axis."""
+    points = np.asarray(input)
+    rows = ["".join(map(chr, row)) for row in points.reshape(-1, points.shape[-1])]
+    texts = np.empty(len(rows), object)
+    texts[:] = [row.encode(output_encoding) for row in rows]
+    return as_tensor(texts.reshape(points.shape[:-1]))
+
+
+def format_texts(template: str, inputs: Any, placeholder: str = "{}") -> Any:
+    """Return a text with tensors in the places of a placeholder."""
+    parts = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+    text = template
+    for part in parts:
+        text = text.replace(placeholder, str(np.asarray(part)), 1)
+    return as_tensor(np.array(text.encode(), object))
 
 
 def to_hash_bucket_fast(input: Any, num_buckets: int) -> Any:  # noqa: A002

@@ -17,12 +17,17 @@ from ganglion.compat.tensorflow.dtypes import DType
 
 
 def _files(file_pattern: Any) -> list[str]:
-    is_single = isinstance(file_pattern, (str, os.PathLike))
+    is_text = isinstance(file_pattern, (str, bytes, os.PathLike))
+    is_single = is_text or getattr(file_pattern, "shape", None) == ()
     patterns = [file_pattern] if is_single else list(file_pattern)
-    names = [name for part in patterns for name in sorted(glob.glob(os.fspath(part)))]
+    names = [name for part in patterns for name in sorted(glob.glob(_path(part)))]
     if not names:
         raise ValueError(f"No file fits {file_pattern!r}.")
     return names
+
+
+def _path(pattern: Any) -> str:
+    return os.fsdecode(pattern.item() if isinstance(pattern, np.ndarray) else pattern)
 
 
 def TextLineDataset(  # noqa: N802 (TensorFlow's name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +36,7 @@ def memory_type(dtype: np.dtype) -> str:
     return "i8" if dtype == np.bool_ else llvm_type(dtype)
 
 
+@cache
 def lanes(element: str, width: int) -> str:
     """Return a vector type, or the element's own for one lane."""
     return element if width == 1 else f"<{width} x {element}>"
@@ -49,12 +50,34 @@ def suffix(element: str, width: int) -> str:
 
 def number(value: float | int | bool, dtype: np.dtype) -> str:
     """Return a constant as LLVM writes it, exact to the last bit."""
+    # 0 and -0 are equal, and not the same.
+    return _known_number(value, dtype) if value != 0 else _number(value, dtype)
+
+
+def _number(value: float | int | bool, dtype: np.dtype) -> str:
     if is_short(dtype):
         return str(int(dtype.type(value).view(np.uint16)))
     if dtype.kind != "f":
         return str(int(value))
     exact = np.float64(np.float32(value)) if dtype.itemsize == 4 else np.float64(value)
     return f"0x{int(exact.view(np.uint64)):016X}"
+
+
+_known_number = lru_cache(maxsize=4096)(_number)
+
+
+@lru_cache(maxsize=4096)
+def _repeated(element: str, name: str, width: int) -> str:
+    """Return a vector of one number."""
+    return f"<{', '.join([f'{element} {name}'] * width)}>"
+
+
+@cache
+def _signature(name: str, dtype: np.dtype, width: int, count: int) -> tuple[str, str]:
+    """Return the result and the name of a function of LLVM's, and its declaration."""
+    kind = lanes(llvm_type(dtype), width)
+    called = f"{kind} @llvm.{name}.{suffix(llvm_type(dtype), width)}"
+    return called, f"declare {called}({', '.join([kind] * count)})"
 
 
 class Parameter(int):
@@ -368,8 +391,7 @@ class Maths:
         name = number(value, dtype)
         if width == 1:
             return Val(name, dtype, 1)
-        element = llvm_type(dtype)
-        return Val("<" + ", ".join([f"{element} {name}"] * width) + ">", dtype, width)
+        return Val(_repeated(llvm_type(dtype), name, width), dtype, width)
 
     def known(self, value: Val) -> float | None:
         """Return the real number that a constant is, None for what is not constant."""
@@ -468,13 +490,10 @@ class Maths:
     def intrinsic(self, name: str, *args: Val) -> Val:
         """Call a function of LLVM's that exists for every type."""
         dtype, width = args[0].dtype, args[0].width
-        element = llvm_type(dtype)
-        full = f"llvm.{name}.{suffix(element, width)}"
-        kind = lanes(element, width)
-        kinds = ", ".join(arg.type for arg in args)
-        self.text.declare(f"declare {kind} @{full}({kinds})")
-        passed = ", ".join(f"{arg.type} {arg.name}" for arg in args)
-        return Val(self.text.let(f"call {kind} @{full}({passed})"), dtype, width)
+        called, declaration = _signature(name, dtype, width, len(args))
+        self.text.declare(declaration)
+        passed = ", ".join([f"{arg.type} {arg.name}" for arg in args])
+        return Val(self.text.let(f"call {called}({passed})"), dtype, width)
 
     def library(self, name: str, *args: Val) -> Val:
         """Call a function of the C library, lane by lane."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -59,6 +59,12 @@ def _row_groups(matrix: np.ndarray, every: Sequence[int]) -> list[Sequence[int]]
 
 def _in_pairs(matrix: np.ndarray) -> bool:
     """Return whether rows but the first and last are pairs, alternately of one sign."""
+    return _are_pairs(matrix.tobytes(), matrix.shape)
+
+
+@cache
+def _are_pairs(numbers: bytes, shape: tuple[int, int]) -> bool:
+    matrix = np.frombuffer(numbers).reshape(shape)
     signs = (-1.0) ** np.arange(matrix.shape[1])
     pairs = range(1, len(matrix) - 1, 2)
     return len(matrix) % 2 == 0 and all(

@@ -4,22 +4,31 @@
     python tests/support/bench/product_sweep.py --threads 16 --seconds 180
     python tests/support/bench/product_sweep.py --only 4096x4096 --tune inner_block=384
 
-Engines take turns; a row has the best GFLOP/s of each, and the ratio of Ganglion to the
-better of the others: the median over the rounds. Processor time is counted on one
-thread, so that other work on the machine does not show; several threads are timed by
-the clock, after a pause in which those of the engine before go to sleep.
+Engines take turns, each in a process of its own; a row has the best GFLOP/s of each,
+and the ratio of Ganglion to the better of the others: the median over the rounds.
+Processor time is counted on one thread, so that other work on the machine does not
+show; several threads are timed by the clock, after a pause in which those of the engine
+before go to sleep. `--threads` is what an engine may use at most: each decides how many
+it takes for a product.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import json
 import os
 import statistics
+import subprocess
+import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "src"))
 
 SQUARES = (64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192)
 TRANSPOSED = (100, 256, 1000, 1024)  # squares that are multiplied transposed, too
@@ -98,7 +107,7 @@ def transposed(a: Any, b: Any, layout: str) -> tuple[Any, Any]:
 Run = Callable[[int], None]  # multiplies so many times
 
 
-def with_ganglion(a: Any, b: Any, shape: Shape, threads: int) -> Run:
+def with_ganglion(a: Any, b: Any, shape: Shape) -> Run:
     """Return a run of the product's kernels, without the copy of the result."""
     from dataclasses import replace
 
@@ -120,7 +129,6 @@ def with_ganglion(a: Any, b: Any, shape: Shape, threads: int) -> Run:
     kernels = tuple(kernel for kernel in plan.kernels if kernel.name != "result")
     plan = block(replace(plan, kernels=kernels, results={}))
     program = backend.CompiledProgram(place_barriers(place_in_arena(plan)))
-    program.forced_threads = threads
 
     def run(times: int) -> None:
         program.run({}, {"a": a, "b": b}, times)
@@ -128,7 +136,7 @@ def with_ganglion(a: Any, b: Any, shape: Shape, threads: int) -> Run:
     return run
 
 
-def with_numpy(a: Any, b: Any, shape: Shape, threads: int) -> Run:
+def with_numpy(a: Any, b: Any, shape: Shape) -> Run:
     """Return a run of NumPy's product."""
     import numpy as np
 
@@ -142,11 +150,11 @@ def with_numpy(a: Any, b: Any, shape: Shape, threads: int) -> Run:
     return run
 
 
-def with_torch(a: Any, b: Any, shape: Shape, threads: int) -> Run:
+def with_torch(a: Any, b: Any, shape: Shape) -> Run:
     """Return a run of PyTorch's product."""
     import torch
 
-    torch.set_num_threads(threads)
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     left, right = map(torch.from_numpy, (a, b))
     left, right = transposed(left, right, shape.layout)
     out = torch.empty(*a.shape[:-2], shape.rows, shape.columns)
@@ -161,29 +169,69 @@ def with_torch(a: Any, b: Any, shape: Shape, threads: int) -> Run:
 ENGINES = {"ganglion": with_ganglion, "numpy": with_numpy, "torch": with_torch}
 
 
+def serve(name: str, clock: Callable[[], float]) -> None:
+    """Multiply as each line says; print how many times, then the seconds of a turn."""
+    run: Run = lambda times: None  # noqa: E731
+    times = 0
+    for line in sys.stdin:
+        if sizes := json.loads(line):
+            shape = Shape(*sizes)
+            run = ENGINES[name](*operands(shape), shape)
+            times = _enough(run, clock)
+            print(times, flush=True)
+            continue
+        run(1)  # wakes the threads
+        before = clock()
+        run(times)
+        print((clock() - before) / times, flush=True)
+
+
+class Engine:
+    """A process that multiplies when it is told to."""
+
+    def __init__(self, name: str, threads: int, tuned: list[str]) -> None:
+        counts = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+        limits = dict.fromkeys((*counts, "GANGLION_THREADS"), str(threads))
+        options = ["--threads", str(threads), "--tune", *tuned]
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "--serve", name, *options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | limits,
+        )
+
+    def _ask(self, what: object) -> float:
+        assert self._process.stdin
+        assert self._process.stdout
+        print(json.dumps(what), file=self._process.stdin, flush=True)
+        return float(self._process.stdout.readline())
+
+    def prepare(self, shape: Shape) -> None:
+        """Get ready for a product."""
+        self._ask(shape)
+
+    def seconds(self) -> float:
+        """Return how long a product takes."""
+        return self._ask(None)
+
+
 def measured(
-    shape: Shape, threads: int, rounds: int, most_seconds: float
+    engines: dict[str, Engine], shape: Shape, rounds: int, most_seconds: float
 ) -> dict[str, list[float]]:
     """Return the GFLOP/s of each engine, round by round."""
-    clock = time.process_time if threads == 1 else time.perf_counter
-    a, b = operands(shape)
-    runs = {name: start(a, b, shape, threads) for name, start in ENGINES.items()}
-    times = {name: _enough(run, clock) for name, run in runs.items()}
-    speeds: dict[str, list[float]] = {name: [] for name in runs}
+    for engine in engines.values():
+        engine.prepare(shape)
+    speeds: dict[str, list[float]] = {name: [] for name in engines}
     began = time.perf_counter()
     for number in range(rounds):
         if number and time.perf_counter() - began > most_seconds * number / (
             number + 1
         ):
             break  # another one would take too long
-        for name, run in runs.items():
-            if threads > 1:
-                time.sleep(PAUSE)
-                run(1)
-            before = clock()
-            run(times[name])
-            seconds = (clock() - before) / times[name]
-            speeds[name].append(shape.flops / seconds / 1e9)
+        for name, engine in engines.items():
+            time.sleep(PAUSE)
+            speeds[name].append(shape.flops / engine.seconds() / 1e9)
     return speeds
 
 
@@ -200,7 +248,7 @@ def _enough(run: Run, clock: Callable[[], float]) -> int:
 
 # ---- what one core can do at most ----------------------------------------------------
 
-SUMS, STEPS = 24, 1 << 16  # vectors that are added to, and how often
+SUMS, STEPS = 24, 1 << 19  # vectors that are added to, and how often
 VECTOR = "<16 x float>"
 
 
@@ -225,20 +273,25 @@ def _text() -> str:
     return "\n".join([*lines, "  ret void", "}"])
 
 
-def peak() -> float:
-    """Return the GFLOP/s of one core that neither loads nor stores."""
+def peak(threads: int) -> float:
+    """Return the GFLOP/s of cores that neither load nor store, all at once."""
     import numpy as np
 
     from ganglion.compiler.cpu import jit
 
     library = jit.Library(jit.object_code([_text()], jit.host()))
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(library.address("peak"))
-    numbers, best = np.zeros(16, np.float32), 0.0
+    best = 0.0
     for _ in range(20):
-        before = time.process_time()
-        run(numbers.ctypes.data)
-        seconds = time.process_time() - before
-        best = max(best, 2 * 16 * SUMS * STEPS / seconds / 1e9)
+        numbers = np.zeros((threads, 16), np.float32)
+        own = [threading.Thread(target=run, args=(n.ctypes.data,)) for n in numbers]
+        before = time.perf_counter()
+        for thread in own:
+            thread.start()
+        for thread in own:
+            thread.join()
+        seconds = time.perf_counter() - before
+        best = max(best, threads * 2 * 16 * SUMS * STEPS / seconds / 1e9)
     return best
 
 
@@ -262,17 +315,21 @@ def main() -> None:
     parser.add_argument("--only", default="", help="names with one of these, by commas")
     parser.add_argument("--most", type=float, default=2e12, help="flops of a product")
     parser.add_argument("--tune", nargs="*", default=[], help="constants: name=value")
+    parser.add_argument("--serve", choices=ENGINES, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[name] = str(options.threads)
-    began = time.perf_counter()
     if options.tune:  # what was compiled for other constants is of no use
         os.environ["GANGLION_HOME"] = tempfile.mkdtemp()
         tune(options.tune)
+    if options.serve:
+        clock = time.process_time if options.threads == 1 else time.perf_counter
+        serve(options.serve, clock)
+        return
+    began = time.perf_counter()
     wanted = options.only.split(",")
     chosen = [s for s in shapes() if any(part in s.name for part in wanted)]
     chosen = [shape for shape in chosen if shape.flops <= options.most]
-    limit = peak() * options.threads
+    limit = peak(options.threads)
+    engines = {name: Engine(name, options.threads, options.tune) for name in ENGINES}
     print(f"{options.threads} threads; registers alone: {limit:.0f} GFLOP/s\n")
     print(f"| product | {' | '.join(ENGINES)} | ratio | of peak |", flush=True)
     print("|---|" + "---:|" * (len(ENGINES) + 2))
@@ -282,7 +339,7 @@ def main() -> None:
         if options.seconds:
             left = options.seconds - (time.perf_counter() - began)
             most = min(most, max(left, 0.0) / (len(chosen) - number))
-        speeds = measured(shape, options.threads, options.rounds, most)
+        speeds = measured(engines, shape, options.rounds, most)
         ours, *others = speeds.values()
         rivals = map(max, zip(*others, strict=True))
         ratios = [mine / best for mine, best in zip(ours, rivals, strict=True)]

@@ -29,3 +29,12 @@ def own_tiles(monkeypatch):
     monkeypatch.setattr(
         small_gemm, "CPU", replace(CPU, small_product=0, plain_product=0)
     )
+
+
+@pytest.fixture
+def copied_columns(monkeypatch):
+    """Products of few rows and columns copy columns, on any machine, in many blocks."""
+    sizes = {"copied_rows": 8, "copied_columns": 16, "copied_panel": 1024}
+    tuning = replace(CPU, epilogue_product=0, **sizes)
+    monkeypatch.setattr(small_gemm, "CPU", tuning)
+    monkeypatch.setattr(small_gemm, "gains_from_copies", lambda: True)

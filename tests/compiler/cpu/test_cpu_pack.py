@@ -20,8 +20,13 @@ from ganglion.compiler.ir.pointwise import exp
 from ganglion.compiler.ir.shaping import sum_, transpose
 from ganglion.compiler.plan.kernels import Contract
 
-SMALL = {"packed_bytes": 0, "fewest_packed_rows": 1, "prefetched_left": 0}
-NEVER = {"packed_bytes": 2**60}
+SMALL = {
+    "packed_bytes": 0,
+    "packed_transposed": 0,
+    "fewest_packed_rows": 1,
+    "prefetched_left": 0,
+}
+NEVER = {"packed_bytes": 2**60, "packed_transposed": 2**60}
 BLOCKS = {"packed_columns": 64, "packed_block_rows": 56, "merged_rows": 112}
 BLOCKS |= {"packed_grain": 1, "inner_block": 32}
 
@@ -179,7 +184,7 @@ def test_only_large_products_are_packed():
 
 
 def test_a_transposed_right_matrix_is_copied_unless_it_is_large():
-    columns = CPU.packed_bytes // (4 * 256)
+    columns = CPU.packed_transposed // (4 * 256)
     kernels, blocks = packed(product(64, 256, columns, "nt")[0])
     assert blocks is not None
     copied, blocks = packed(product(64, 256, columns - 1, "nt")[0])

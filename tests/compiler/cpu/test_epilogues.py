@@ -28,9 +28,11 @@ PACKED |= {"merged_rows": 112, "packed_grain": 1, "inner_block": 32}
 pytestmark = pytest.mark.usefixtures("own_tiles")
 
 
-@pytest.fixture(params=["own tiles", "one text", "packed"])
+@pytest.fixture(params=["own tiles", "one text", "copied columns", "packed"])
 def form(request, monkeypatch):
     """Products have tiles made for them, one text for all sizes, or are packed."""
+    if request.param == "copied columns":
+        request.getfixturevalue("copied_columns")
     if request.param == "one text":
         monkeypatch.setattr(small_gemm, "CPU", replace(CPU, epilogue_product=0))
     if request.param == "packed":

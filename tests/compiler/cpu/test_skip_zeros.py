@@ -26,11 +26,11 @@ pytestmark = pytest.mark.usefixtures("listed_zeros", "tiles")
 pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
 
-@pytest.fixture(params=["own tiles", "one text"])
+@pytest.fixture(params=["own_tiles", "one_text", "copied_columns"])
 def tiles(request):
     """Products have tiles made for their shapes, or one text for all of them."""
-    if request.param == "own tiles":
-        request.getfixturevalue("own_tiles")
+    if request.param != "one_text":
+        request.getfixturevalue(request.param)
 
 
 @pytest.fixture

@@ -63,6 +63,24 @@ def test_small_products_have_the_same_bits(monkeypatch, shape, turned, dtype):
         same(result, ran(compiled(program, 1), arrays, {}, 1))
 
 
+WIDE = [(33, 70, 100), (70, 21, 40), (130, 300, 129)]  # and rows enough to copy columns
+
+
+@pytest.mark.usefixtures("copied_columns")
+@pytest.mark.parametrize("shape", WIDE)
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_copied_columns_change_no_bit(monkeypatch, shape, turned, dtype):
+    program = product(*shape, dtype, turned=turned)
+    arrays = arrays_of(program)
+    (kernel,) = products(program)
+    assert small_gemm.kind_of(kernel)[0].copies
+    copied = [ran(compiled(program, n), arrays, {}, 1) for n in (1, 3)]
+    monkeypatch.setattr(small_gemm, "gains_from_copies", lambda: False)
+    for result in copied:
+        same(result, ran(compiled(program, 1), arrays, {}, 1))
+
+
 @pytest.mark.parametrize(
     "program",
     [product(9, 20, 35, batch=(5,)), product(9, 20, 35, batch=(3, 2)), convolution()],

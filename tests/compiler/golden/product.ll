@@ -5,7 +5,7 @@
 declare <16 x float> @llvm.fma.v16f32(<16 x float>, <16 x float>, <16 x float>)
 declare <16 x float> @llvm.masked.load.v16f32.p0(ptr, i32, <16 x i1>, <16 x float>)
 declare void @llvm.masked.store.v16f32.p0(<16 x float>, ptr, i32, <16 x i1>)
-define void @k7619d4582d15a91fc28c3a75(ptr noalias %args, i64 %lo, i64 %hi) #0 {
+define void @ke054ff16126d109f374c1406(ptr noalias %args, i64 %lo, i64 %hi) #0 {
 entry:
   %slot1 = getelementptr inbounds ptr, ptr %args, i64 0
   %base2 = load ptr, ptr %slot1, align 8
@@ -55,21 +55,21 @@ entry:
   br i1 %v9, label %head7, label %after8
 head7:
   %i10 = phi i64 [ %lo, %entry ], [ %v956, %no743 ]
-  %v11 = udiv i64 %i10, %p2
-  %v12 = urem i64 %i10, %p2
-  %v13 = udiv i64 %v11, %p1
-  %v14 = urem i64 %v11, %p1
+  %v11 = udiv i64 %i10, %p1
+  %v12 = urem i64 %i10, %p1
+  %v13 = udiv i64 %v11, %p2
+  %v14 = urem i64 %v11, %p2
   %v15 = mul nsw i64 %v13, %p13
   %v16 = add nsw i64 %p6, %v15
   %v17 = mul nsw i64 %v13, %p14
   %v18 = add nsw i64 %p7, %v17
   %v19 = mul nsw i64 %v13, %p15
   %v20 = add nsw i64 %p8, %v19
-  %v21 = mul nsw i64 %v14, %p3
+  %v21 = mul nsw i64 %v12, %p3
   %v22 = sub nsw i64 %p9, %v21
   %v23 = icmp slt i64 %v22, %p3
   %v24 = select i1 %v23, i64 %v22, i64 %p3
-  %v25 = mul nsw i64 %v12, %p4
+  %v25 = mul nsw i64 %v14, %p4
   %v26 = sub nsw i64 %p5, %v25
   %v27 = icmp slt i64 %v26, %p4
   %v28 = select i1 %v27, i64 %v26, i64 %p4

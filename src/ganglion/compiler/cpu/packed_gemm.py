@@ -58,7 +58,6 @@ ROW_LENGTH, PADDING = 384 + WIDTH, 1
 # Panels of rows that are packed together, where those lie side by side: lines of memory
 # are longer than a tile is high.
 PANELS = 8
-ROWS_SIZE = PANELS * WIDTH * ROW_LENGTH  # elements of packed rows
 DOT = "@llvm.x86.avx512bf16.dpbf16ps.512"  # adds two products of bfloat16 to a float32
 MOST_COLUMNS = CPU.packed_columns  # that an epilogue goes on with at once
 
@@ -135,7 +134,8 @@ def scratch_for(kernel: Contract) -> tuple[int, ...] | None:
     depth = min(-(-inner.size // WIDTH) * WIDTH, CPU.inner_block)
     wide = tile_vectors(kernel.out.buffer.dtype) * WIDTH
     across = min(grid.strips * wide, CPU.packed_columns)
-    return (-(-grid.pieces // grid.grain), ROWS_SIZE + across * (depth + PADDING))
+    rows = RowPanel.of(kernel.rows[0].left == 1)
+    return (-(-grid.pieces // grid.grain), rows.room + across * (depth + PADDING))
 
 
 def _is_worth_packing(kernel: Contract) -> bool:
@@ -155,7 +155,7 @@ def _is_worth_packing(kernel: Contract) -> bool:
         return rows.size >= CPU.fewest_packed_rows and column.size >= 2 * WIDTH
     if column.right != 1:
         batch = math.prod(axis.size for axis in kernel.batch if axis.right)
-        return nbytes * batch >= CPU.packed_bytes and column.size >= WIDTH
+        return nbytes * batch >= CPU.packed_transposed and column.size >= WIDTH
     is_long = inner.size >= CPU.blocked_inner and not kernel.batch
     if is_long and row.left == 1 and row.size <= CPU.prefetched_left:
         return False
@@ -304,6 +304,11 @@ class RowPanel(NamedTuple):
     step: int
     size: int  # elements of a panel
     together: int  # panels that are packed at once
+
+    @property
+    def room(self) -> int:
+        """Elements of those, in whole lines of a cache."""
+        return self.together * self.size
 
     @classmethod
     def of(cls, transposed: bool) -> RowPanel:
@@ -509,7 +514,7 @@ class PackedContraction:
     def _panels(self, block: Block) -> Panels:
         assert self.kernel.packed is not None
         rows = self.emitter.base(self.kernel.packed)
-        columns = self.text.address(rows, self.element, ROWS_SIZE)
+        columns = self.text.address(rows, self.element, self.left.room)
         beyond = self.text.add(block.inner, WIDTH - 1)
         length = str(self.text.rounded_down(beyond, WIDTH))
         length = self.text.add(length, PADDING)

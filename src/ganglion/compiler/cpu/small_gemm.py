@@ -7,6 +7,10 @@ their shape (`gemm`). Every sum is one chain of products in the order of the inn
 indices, whatever the tiles are, and so has the same bits. An epilogue goes on with the
 sums of a tile; its text is a part of the product's, its numbers are parameters, too.
 
+Rows of the right operand may lie so far apart that few lines of a cache are theirs. So
+a piece of a larger product copies its columns, some inner indices at a time, and its
+sums wait between those: that changes neither their order nor their bits.
+
 Where the plan lists the indices at which a group of rows is not all zero, a tile is
 such a group, and goes through its list: if the lists leave out enough, which is seen
 when it runs.
@@ -24,7 +28,8 @@ import numpy as np
 
 from ganglion.compiler.cpu.emitter import Emitted, Emitter
 from ganglion.compiler.cpu.epilogue import Epilogue
-from ganglion.compiler.cpu.text import WIDTH, Parameter, Val, llvm_type
+from ganglion.compiler.cpu.features import gains_from_copies
+from ganglion.compiler.cpu.text import BOOL, WIDTH, Parameter, Val, llvm_type
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.plan.kernels import (
     Axis,
@@ -38,16 +43,34 @@ TILE_ROWS = (8, 4, 2, 1)
 FEWEST_SUMS = 8  # vectors of a tile, so that none waits for the one before it
 
 
+def may_copy_columns(kernel: Contract) -> bool:
+    """Return whether a small contraction falls into pieces that can copy columns."""
+    if len(kernel.rows) != 1 or len(kernel.inner) != 1 or len(kernel.columns) != 1:
+        return False
+    (rows,), (columns,), (inner,) = kernel.rows, kernel.columns, kernel.inner
+    is_matrix = columns.right == 1 and inner.right >= columns.size
+    if not is_matrix or outer_pieces(kernel) > 1 or _count(kernel) > CPU.plain_product:
+        return False
+    return rows.size >= CPU.copied_rows and columns.size >= CPU.copied_columns
+
+
 def goes_by_panels(kernel: Contract) -> bool:
     """Return whether a contraction is split into panels of columns, not into rows."""
     if outer_pieces(kernel) >= CPU.enough_pieces:
         return False
+    if may_copy_columns(kernel):
+        return True
     # The larger operand is the one to go through only once. Groups of rows have more
     # or fewer zeros, panels of columns are all the same work.
     panel, columns = CPU.tile_vectors * WIDTH, kernel.columns[-1].size
     even = kernel.nonzeros is not None and columns >= CPU.enough_pieces * panel
     large = kernel.right.buffer.size > kernel.left.buffer.size
     return even or large
+
+
+def _count(kernel: Contract) -> int:
+    """Return how many multiplications a contraction consists of."""
+    return math.prod(axis.size for axis in kernel.axes)
 
 
 def outer_pieces(kernel: Contract) -> int:
@@ -64,6 +87,7 @@ class ProductKind(NamedTuple):
     sums: bool  # whether the columns of the right operand are added up, too
     group: int = 0  # rows that share a list of nonzero indices, if there are lists
     stores: bool = True  # its result, which may be for its epilogue alone
+    copies: bool = False  # the columns of a piece
     epilogue: Any = None  # the key of it
 
     @property
@@ -75,6 +99,11 @@ class ProductKind(NamedTuple):
     def listed_vectors(self) -> int:
         """The same of a tile that goes through a list, whose rows are few."""
         return CPU.tile_vectors // 2 * self.vectors
+
+    @property
+    def panel_width(self) -> int:
+        """Columns of a piece that copies them, at most."""
+        return (self.listed_vectors if self.group else self.vectors) * WIDTH
 
 
 class Sizes(NamedTuple):
@@ -161,17 +190,16 @@ def _piece_of(kernel: Contract) -> tuple[int, int]:
         return rows, columns
     if not goes_by_panels(kernel):
         return TILE_ROWS[0], columns
-    return _listed_panel(rows, columns) if kernel.nonzeros else (rows, 2 * WIDTH)
-
-
-def _listed_panel(rows: int, columns: int) -> tuple[int, int]:
-    """Return the rows and columns of a piece that goes through lists.
-
-    Wide panels go through them less often; those that are too few for many threads
-    have some of the rows each.
-    """
-    width = CPU.tile_vectors * WIDTH
+    if not (kernel.nonzeros or may_copy_columns(kernel)):
+        return rows, 2 * WIDTH
+    # Wide panels go through lists less often; those that are too few for many threads
+    # have some of the rows each.
+    width = kind_of(kernel)[0].panel_width
     down = -(-CPU.many_threads // -(-columns // width))
+    if not kernel.nonzeros:
+        down = min(down, rows // CPU.copied_rows)
+    if may_copy_columns(kernel):
+        down = max(down, -(-rows * width // CPU.copied_panel))
     return -(-rows // (down * TILE_ROWS[0])) * TILE_ROWS[0], width
 
 
@@ -186,17 +214,15 @@ def is_small(kernel: Contract) -> bool:
         return False
     # Sums of columns over a long inner axis begin anew with each block of it.
     blocks = kernel.sums and kernel.inner[0].size >= CPU.blocked_inner
-    count = math.prod(axis.size for axis in kernel.axes)
     is_plain = len(kernel.rows) == len(kernel.inner) == 1
     most = CPU.plain_product if is_plain else CPU.small_product
     has_tiles = not kernel.nonzeros or kernel.nonzeros.group in TILE_ROWS
-    return count <= most and has_tiles and not blocks
+    return _count(kernel) <= most and has_tiles and not blocks
 
 
 def repays_epilogue(kernel: Contract) -> bool:
     """Return whether a contraction is worth a text that an epilogue is a part of."""
-    count = math.prod(axis.size for axis in kernel.axes)
-    return count >= CPU.epilogue_product or not is_small(kernel)
+    return _count(kernel) >= CPU.epilogue_product or not is_small(kernel)
 
 
 def kind_of(kernel: Contract) -> tuple[ProductKind, tuple[Buffer, ...]]:
@@ -208,6 +234,7 @@ def kind_of(kernel: Contract) -> tuple[ProductKind, tuple[Buffer, ...]]:
         kernel.sums is not None,
         kernel.nonzeros.group if kernel.nonzeros else 0,
         kernel.out.buffer.kind != "register",
+        may_copy_columns(kernel) and gains_from_copies(),
     )
     operands = (kernel.left.buffer, kernel.right.buffer, kernel.out.buffer)
     sums = (kernel.sums,) if kernel.sums else ()
@@ -238,6 +265,16 @@ class Matrices(NamedTuple):
     lists: str  # the number of its first list, none without lists
 
 
+class Block(NamedTuple):
+    """Inner indices of a piece that copies its columns: of as many at a time."""
+
+    row: str  # the first of the piece
+    start: str
+    size: str
+    is_first: str
+    is_last: str
+
+
 class ProductText:
     """The text of a kind of small contractions, whose buffers come before others."""
 
@@ -252,11 +289,20 @@ class ProductText:
         self.emitter = Emitter(max(len(self.sizes.values()), parameters))
         self.text, self.maths = self.emitter.text, self.emitter.maths
         self.element = llvm_type(kind.dtype)
+        if kind.copies:
+            self.panel, self.sums = self._held("panel"), self._held("sums")
         self.epilogue: Epilogue | None = None
         if epilogue:
             out, wide = buffers[2], FEWEST_SUMS * WIDTH
             most = TILE_ROWS[0] * wide
             self.epilogue = Epilogue(epilogue, out, self.emitter, most, wide)
+
+    def _held(self, name: str) -> str:
+        """Return room for the columns of a piece, or for its sums."""
+        place, size = self.text.fresh(name), CPU.copied_panel
+        room = f"  {place} = alloca [{size} x {self.element}], align 64"
+        self.text.prelude.append(room)
+        return place
 
     def emit(self) -> Emitted:
         """Emit pieces: some rows times some columns, at an index of the outer axes."""
@@ -268,8 +314,10 @@ class ProductText:
 
     def _piece(self, number: str) -> None:
         text, sizes = self.text, self.sizes
-        number, across = text.divided(number, sizes.across)
+        # Panel by panel: a thread that multiplied by some columns, which stay in its
+        # cache, changes the same ones when their gradient's pieces are shared out.
         number, down = text.divided(number, sizes.down)
+        number, across = text.divided(number, sizes.across)
         at, (left, right, out) = self._offsets(number)
         first, rows = self._part(down, sizes.height, sizes.row[0])
         column, columns = self._part(across, sizes.width, sizes.columns)
@@ -282,8 +330,10 @@ class ProductText:
         )
         if self.kind.group:
             first, rows = self._listed_groups(matrices, first, rows)
-        dense = partial(self._rows, matrices, False)
-        self._each_tile(first, rows, TILE_ROWS, dense)
+        if self.kind.copies:
+            self._by_blocks(matrices, first, rows)
+        else:
+            self._each_tile(first, rows, TILE_ROWS, partial(self._rows, matrices))
         if self.kind.sums:
             is_first = text.let(f"icmp eq i64 {down}, 0")
             text.when(is_first, lambda: self._column_sums(matrices))
@@ -338,7 +388,8 @@ class ProductText:
 
         One of a row or two has more of them: a sum waits for the one before it.
         """
-        return self.kind.vectors * max(1, FEWEST_SUMS // (2 * height))
+        most = self.kind.vectors * max(1, FEWEST_SUMS // (2 * height))
+        return min(most, self.kind.panel_width // WIDTH) if self.kind.copies else most
 
     def _across(
         self, matrices: Matrices, most: int, body: Callable[[str, int], None]
@@ -359,7 +410,14 @@ class ProductText:
 
     # ---- a tile --------------------------------------------------------------------
 
-    def _rows(self, matrices: Matrices, listed: bool, row: str, height: int) -> None:
+    def _rows(
+        self,
+        matrices: Matrices,
+        row: str,
+        height: int,
+        listed: bool = False,
+        block: Block | None = None,
+    ) -> None:
         """Multiply some rows by all columns of a piece, perhaps through their list."""
         epilogue, (_, left, out) = self.epilogue, self.sizes.row
         most = self.kind.listed_vectors if listed else self._vectors(height)
@@ -379,21 +437,33 @@ class ProductText:
                 self._prefetch(epilogue, at, *main)
             right = self.text.address(matrices.right, self.element, column)
             zeros = self._zeros(height * vectors)
+            if block is not None:
+                waiting = self._waiting(matrices, block, row, column, height)
+                totals = self._in_block(block, waiting, zeros, lefts, vectors)
+                stay = partial(self._wait, waiting, totals, vectors)
+                go_on = partial(finish, at, totals, vectors, is_main)
+                self.text.when(block.is_last, go_on, stay)
+                return
             if indices is None:
                 totals = self._inner(right, zeros, lefts, vectors)
             else:
                 totals = self._listed(indices, right, zeros, lefts, vectors)
+            finish(at, totals, vectors, is_main)
+
+        def finish(
+            at: list[str], totals: list[Val], vectors: int, is_main: bool
+        ) -> None:
             if epilogue and epilogue.tile and epilogue.is_light and is_main:
                 self._go_on(epilogue, at, totals, vectors)
                 return
-            first = "0" if epilogue and epilogue.tile else column
+            first = "0" if epilogue and epilogue.tile else at[-1]
             for number, total in enumerate(totals):
                 line, vector = outs[number // vectors], number % vectors
                 self._store(total, line, first, vector)
             if epilogue:
                 tail = self.emitter.tail
                 columns = tail.size if tail else str(vectors * WIDTH)
-                epilogue.call(*matrices.at, row, str(height), column, columns)
+                epilogue.call(*matrices.at, row, str(height), at[-1], columns)
 
         self._across(matrices, most, tile)
 
@@ -484,6 +554,100 @@ class ProductText:
                 sums.append(self.maths.fma(factor, vector, old))
         return sums
 
+    # ---- columns that are copied -----------------------------------------------------
+
+    def _by_blocks(self, matrices: Matrices, first: str, rows: str) -> None:
+        """Multiply rows by the columns of a piece, which are copied block by block."""
+        text, (size, _, _) = self.text, self.sizes.inner[0]
+        most = CPU.copied_panel // self.kind.panel_width
+
+        def add_up(start: str) -> None:
+            left = text.minus(str(size), start)
+            count = text.smaller(left, str(most))
+            is_first = text.let(f"icmp eq i64 {start}, 0")
+            is_last = text.let(f"icmp eq i64 {left}, {count}")
+            block = Block(first, start, count, is_first, is_last)
+            copy = partial(self._copy, matrices, block)
+            self._across(matrices, self.kind.vectors, copy)
+            multiply = partial(self._rows, matrices, block=block)
+            self._each_tile(first, rows, TILE_ROWS, multiply)
+
+        some = text.let(f"icmp sgt i64 {rows}, 0")  # that lists did not do
+        text.when(some, lambda: text.each(0, size, most, add_up))
+
+    def _copy(
+        self, matrices: Matrices, block: Block, column: str, vectors: int
+    ) -> None:
+        """Copy some columns at the inner indices of a block side by side."""
+        text, (_, _, down) = self.text, self.sizes.inner[0]
+        start = text.add(column, text.times(block.start, down))
+        source = text.address(matrices.right, self.element, start)
+        target = text.address(
+            self.panel, self.element, text.minus(column, matrices.first)
+        )
+
+        def row(index: str) -> None:
+            a = text.address(source, self.element, text.times(index, down))
+            b = text.address(
+                target, self.element, text.times(index, self.kind.panel_width)
+            )
+            for vector in range(vectors):
+                here = text.address(a, self.element, vector * WIDTH)
+                value = self.emitter.load(here, self.kind.dtype, WIDTH)
+                self._store(value, b, "0", vector)
+
+        text.each(0, block.size, 1, row)
+
+    def _waiting(
+        self, matrices: Matrices, block: Block, row: str, column: str, height: int
+    ) -> tuple[str, list[str]]:
+        """Return where a tile's columns were copied to, and where its sums wait."""
+        text, wide = self.text, self.kind.panel_width
+        beside = text.minus(column, matrices.first)
+        panel = text.address(self.panel, self.element, beside)
+        lines = self._lines(self.sums, text.minus(row, block.row), wide, height)
+        return panel, [text.address(line, self.element, beside) for line in lines]
+
+    def _in_block(
+        self,
+        block: Block,
+        waiting: tuple[str, list[str]],
+        zeros: list[Val],
+        lefts: list[str],
+        vectors: int,
+    ) -> list[Val]:
+        """Go on with sums over the inner indices of a block."""
+        text, element, (panel, lines) = self.text, self.element, waiting
+        ((_, across, _),) = self.sizes.inner
+        begun = Val(block.is_first, BOOL, 1)
+        addresses = [
+            text.address(line, element, vector * WIDTH)
+            for line in lines
+            for vector in range(vectors)
+        ]
+        load = partial(self.emitter.load, dtype=self.kind.dtype, width=WIDTH)
+        totals = [
+            self.maths.select(begun, zero, load(address))
+            for zero, address in zip(zeros, addresses, strict=True)
+        ]
+
+        def step(index: str, carried: list[Val]) -> list[Val]:
+            left = text.times(text.add(block.start, index), across)
+            heads = [text.address(line, element, left) for line in lefts]
+            right = text.address(
+                panel, element, text.times(index, self.kind.panel_width)
+            )
+            return self._step(heads, right, carried, vectors)
+
+        return text.carry(0, block.size, 1, totals, step)
+
+    def _wait(
+        self, waiting: tuple[str, list[str]], totals: list[Val], vectors: int
+    ) -> None:
+        for number, total in enumerate(totals):
+            line, vector = waiting[1][number // vectors], number % vectors
+            self._store(total, line, "0", vector)
+
     # ---- lists of nonzero indices ----------------------------------------------------
 
     def _listed_groups(
@@ -496,7 +660,7 @@ class ProductText:
         end = text.add(first, size)
 
         def listed(row: str) -> None:
-            self._rows(matrices, True, row, group)
+            self._rows(matrices, row, group, listed=True)
 
         text.when(few, lambda: text.each(first, end, group, listed))
         done = text.let(f"select i1 {few}, i64 {size}, i64 0")

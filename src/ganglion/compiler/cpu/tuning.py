@@ -27,6 +27,9 @@ class CpuTuning:
     light_epilogue: int = 8  # ops of one that goes on in registers, without a call
     epilogue_columns: int = 16  # fewer would leave most lanes of an epilogue idle
     epilogue_product: int = 1 << 19  # multiplications: fewer do not repay its text
+    copied_columns: int = 256  # fewer lie close enough together
+    copied_rows: int = 64  # fewer do not repay the copy
+    copied_panel: int = 4096  # elements: half of a first cache
     small_product: int = 1 << 21  # multiplications: more have tiles made for them
     plain_product: int = 1 << 26  # likewise, of matrices with one axis of each kind
     blocked_inner: int = 2048  # inner size from which products go block by block
@@ -50,6 +53,7 @@ class CpuTuning:
 
     # ---- large products, whose matrices are packed
     packed_bytes: int = 2**21  # of a right matrix, at least
+    packed_transposed: int = 2**18  # likewise, of one that would be copied as a whole
     fewest_packed_rows: int = 28
     packed_rows: int = 14  # of a tile
     packed_vectors: int = 2  # of a tile, of 16 float32

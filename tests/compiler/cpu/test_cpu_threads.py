@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import time
 import uuid
+from dataclasses import replace
 
 import pytest
 
@@ -117,6 +119,26 @@ def test_a_pool_asks_again_but_not_all_the_time(monkeypatch, name):
     pool.claimed_at -= tuning.CPU.claim_cores_again + 1
     with cpu_threads.shared(2) as again:
         assert len(again.cores) == 2
+
+
+def test_an_idle_pool_gives_its_cores_back(monkeypatch, name):
+    monkeypatch.setattr(tuning, "CPU", replace(tuning.CPU, idle_pool=0.05))
+    monkeypatch.setattr(cpu_threads, "CORE_NAME", name)
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    monkeypatch.setattr(cpu_threads, "_pool", None)  # an earlier test's has its cores
+    everything = cpu_threads.usable_cores()
+    with cpu_threads.shared(2) as pool:
+        time.sleep(0.2)  # longer than that, but in use
+        assert cpu_threads._pool is pool
+        assert len(pool.cores) == 2
+    deadline = time.monotonic() + 60
+    while cpu_threads._pool is not None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    others = cpu_threads.Claim(len(everything), everything)
+    assert len(others.cores) == len(everything)
+    others.release()
+    with cpu_threads.shared(2) as again:
+        assert again is not pool
 
 
 def test_without_such_names_threads_are_held_as_before(monkeypatch):

@@ -32,15 +32,18 @@ NOISE = 1.03  # a step up by less is none
 
 def serve() -> None:
     """Train the network that each line names; print milliseconds and a digest."""
+    from ganglion.compiler.cpu.threads import close_pool
+
     trainings: dict[str, Any] = {}
     for line in sys.stdin:
         name = line.strip()
-        if name not in trainings:
-            trainings[name] = prepared(name)
-            digest = trainings[name]()
-            print(json.dumps(digest), flush=True)
+        if name in trainings:
+            answer = timed(trainings[name])
         else:
-            print(json.dumps(timed(trainings[name])), flush=True)
+            trainings[name] = prepared(name)
+            answer = trainings[name]()
+        close_pool()  # or the next process could not have these cores for itself
+        print(json.dumps(answer), flush=True)
 
 
 def prepared(name: str) -> Any:

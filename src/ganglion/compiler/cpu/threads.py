@@ -143,7 +143,7 @@ class Pool:
         # free: who comes second takes other ones, or leaves it to the system.
         self.claim = Claim(threads if self.wants_cores else 0, usable_cores())
         self.cores = self.claim.cores
-        self.claimed_at = time.monotonic()
+        self.claimed_at = self.used_at = time.monotonic()
         groups = -(-threads // GROUP)
         self._memory = aligned(_LINE * (BARRIER_LINES + groups + threads))
         self.barrier = int(self._memory.ctypes.data)
@@ -154,7 +154,9 @@ class Pool:
             )
             for n in range(1, threads)
         ]
-        for helper in self._helpers:
+        self._closed = threading.Event()
+        self._idler = threading.Thread(target=self._close_when_idle, daemon=True)
+        for helper in (*self._helpers, self._idler):
             helper.start()
 
     def _help(self, number: int) -> None:
@@ -195,9 +197,17 @@ class Pool:
     def close(self) -> None:
         """Let the helpers end."""
         jit.native().lead(self._mailboxes, None, len(self._helpers))
-        for helper in self._helpers:
-            helper.join()
+        self._closed.set()
+        for helper in (*self._helpers, self._idler):
+            if helper is not threading.current_thread():
+                helper.join()
         self.claim.release()
+
+    def _close_when_idle(self) -> None:
+        """Let others have the cores of a pool that was not used for a while."""
+        while not self._closed.wait(tuning.CPU.idle_pool):
+            if time.monotonic() - self.used_at >= tuning.CPU.idle_pool:
+                close_pool(self)
 
 
 def _pool_size(threads: int) -> int:
@@ -224,16 +234,23 @@ def shared(threads: int) -> Iterator[Pool | None]:
             _pool = Pool(_pool_size(threads))
         yield _pool
     finally:
+        if _pool is not None:
+            _pool.used_at = time.monotonic()
         _lock.release()
 
 
-@atexit.register
-def _close_pool() -> None:
-    """End the helpers before the code they run in goes."""
+@atexit.register  # the helpers end before the code that they run in goes
+def close_pool(only: Pool | None = None) -> None:
+    """Close the pool, or only a certain one, until the next run; not while it runs."""
     global _pool
-    if _pool is not None and _lock.acquire(blocking=False):
-        _pool.close()
-        _pool = None
+    if not _lock.acquire(blocking=False):
+        return
+    try:
+        if _pool is not None and only in (None, _pool):
+            _pool.close()
+            _pool = None
+    finally:
+        _lock.release()
 
 
 def _forget_pool() -> None:

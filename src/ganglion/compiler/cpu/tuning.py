@@ -118,6 +118,7 @@ class CpuTuning:
     spins_crowded: int = 50  # a waiting thread keeps others from working
     crowded_load: float = 1.5  # per core; ours alone make a load of one at most
     claim_cores_again: float = 10.0  # seconds until cores are asked for again
+    idle_pool: float = 10.0  # seconds without a run, after which they are given back
 
 
 CPU = CpuTuning()  # what runs programs looks it up here each time: tests replace it

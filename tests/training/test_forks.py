@@ -131,6 +131,26 @@ def test_a_fork_waits_for_work_and_work_for_a_fork() -> None:
     thread.join()
 
 
+def test_no_work_begins_while_a_fork_goes_on() -> None:
+    log = list[str]()
+
+    def work() -> None:
+        with forks.held_off():
+            log.append("work")
+
+    thread = threading.Thread(target=work)
+    forks._before()
+    try:
+        thread.start()
+        time.sleep(0.1)
+        log.append("forked")
+    finally:
+        forks._after_in_parent()
+    thread.join()
+    assert log == ["forked", "work"]
+    assert not forks._working
+
+
 def test_a_fork_holds_no_lock_that_the_work_it_waits_for_needs() -> None:
     """Logging and thread pools are locked before a fork, too: ours must come first."""
     inside, forking = threading.Event(), threading.Event()

@@ -26,16 +26,24 @@ _forking = False
 
 
 class _HeldOff:
-    """A block that no fork interrupts; one object serves all threads."""
+    """A block that no fork interrupts; one object serves all threads.
+
+    A thread that enters notes it, and then looks whether another one is forking. That
+    one says so first, and then looks who is inside. At least one of them sees the
+    other: as long as nobody forks, there is no lock to take.
+    """
 
     def __enter__(self) -> None:
         thread = threading.get_ident()
         if thread in _working:  # only this thread changes its number
             _working[thread] += 1
             return
-        with _lock:
-            while _forking:
-                _changed.wait()
+        _working[thread] = 1
+        while _forking:
+            self.__exit__()
+            with _lock:
+                while _forking:
+                    _changed.wait()
             _working[thread] = 1
 
     def __exit__(self, *error: object) -> None:
@@ -43,9 +51,9 @@ class _HeldOff:
         if _working[thread] > 1:
             _working[thread] -= 1
             return
-        with _lock:
-            del _working[thread]
-            if _forking:
+        del _working[thread]
+        if _forking:
+            with _lock:
                 _changed.notify_all()
 
 

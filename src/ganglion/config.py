@@ -162,8 +162,8 @@ def backend_choice() -> str:
     """Return the backend that was asked for; ``"auto"`` if none was."""
     if _choices["backend"]:
         return str(_choices["backend"])
-    chosen = environment_variable("GANGLION_BACKEND") or "auto"
-    return known_backend(chosen, "GANGLION_BACKEND")
+    chosen = environment_variable("GANGLION_BACKEND")
+    return known_backend(chosen, "GANGLION_BACKEND") if chosen else "auto"
 
 
 @cache
@@ -186,12 +186,19 @@ def threads() -> int:
     Inside of `limited_threads`, it is the limit of that block.
     """
     chosen = getattr(_here, "threads", None) or _choices["threads"]
-    if chosen is None and "GANGLION_THREADS" in os.environ:
-        return threads_of(os.environ["GANGLION_THREADS"], "GANGLION_THREADS")
-    return _usable_cores() if chosen is None else int(str(chosen))
+    if chosen is not None:
+        return int(str(chosen))
+    text = os.environ.get("GANGLION_THREADS")
+    return usable_cores() if text is None else _threads_of_variable(text)
 
 
-def _usable_cores() -> int:
+@cache
+def _threads_of_variable(text: str) -> int:
+    return threads_of(text, "GANGLION_THREADS")
+
+
+def usable_cores() -> int:
+    """Return how many cores this thread may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -231,7 +238,7 @@ def threads_of(value: Any, name: str = "--threads") -> int:
         problem = f"not {value!r}" if text else "and is empty"
         raise ValueError(
             f"{name} must be a whole number of at least 1 and at most {most}, "
-            f"{problem}; without it, all cores are used ({_usable_cores()} here)."
+            f"{problem}; without it, all cores are used ({usable_cores()} here)."
         )
     return count
 
@@ -271,7 +278,9 @@ def precision() -> str:
     """
     if _choices["precision"]:
         return str(_choices["precision"])
-    chosen = environment_variable("GANGLION_PRECISION") or "tf32"
+    chosen = environment_variable("GANGLION_PRECISION")
+    if not chosen:
+        return "tf32"
     return _known(chosen, "precision", PRECISIONS, "GANGLION_PRECISION")
 
 
@@ -358,6 +367,7 @@ def _known(name: str, kind: str, names: Iterable[str], variable: str = "") -> st
 
 
 _encoded_name = cache(os.environ.encodekey)  # as the environment knows it
+_encoded_environment = getattr(os.environ, "_data", None)
 
 
 def environment_variable(name: str) -> str:
@@ -369,8 +379,8 @@ def environment_variable(name: str) -> str:
     >>> environment_variable("NOT_SET")
     ''
     """
-    names = getattr(os.environ, "_data", None)
-    if names is not None and _encoded_name(name) not in names:
+    known = _encoded_environment
+    if known is not None and _encoded_name(name) not in known:
         return ""
     return os.environ.get(name, "")
 
@@ -378,12 +388,14 @@ def environment_variable(name: str) -> str:
 def _switch(variable: str, default: bool) -> bool:
     """Return what a variable says that is on or off; one that is empty says nothing."""
     text = environment_variable(variable).strip().lower()
-    if text and text not in (*_YES, *_NO):
+    if not text:
+        return default
+    if text not in (*_YES, *_NO):
         raise ValueError(
             f"{variable} must be one of {', '.join(_YES)}, or {', '.join(_NO)}, not "
             f"{os.environ[variable]!r}."
         )
-    return text in _YES if text else default
+    return text in _YES
 
 
 def traced_choices() -> tuple[object, ...]:

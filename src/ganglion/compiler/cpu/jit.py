@@ -472,11 +472,14 @@ class Executor:
 
 
 _loading = threading.Lock()
-_executor = cache(Executor)
+_executor: Executor | None = None
 
 
 def native() -> Executor:
     """Return the executor of this process."""
-    # Two threads that ask first at once would load two, and one be freed in use.
-    with _loading:
-        return _executor()
+    global _executor
+    if _executor is None:
+        # Two threads that ask first at once would load two, and one be freed in use.
+        with _loading:
+            _executor = _executor or Executor()
+    return _executor

@@ -114,7 +114,7 @@ class Claim:
 
 def crowded(threads: int) -> bool:
     """Return whether threads will wait for cores: too many of them, or of others."""
-    cores = len(usable_cores()) or os.cpu_count() or 1
+    cores = config.usable_cores()
     load = config.load_average() or 0.0
     return threads > cores or load >= tuning.CPU.crowded_load * cores
 

@@ -12,7 +12,7 @@ import math
 import random as python_random
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -306,11 +306,12 @@ class Variable(Operators):
         )
 
 
-def arrays_of(variables: Mapping[str, Variable]) -> dict[str, np.ndarray]:
-    """Return the arrays of some variables, by the names they have here."""
-    if _active.overlay is None and not device_arrays.dirty:
-        return {name: variable._array for name, variable in variables.items()}
-    return {name: variable.array for name, variable in variables.items()}
+def values_are_elsewhere() -> bool:
+    """Return whether variables may have newer values than those in their arrays.
+
+    These are on a device, or in a `StatelessScope`.
+    """
+    return bool(device_arrays.dirty) or _active.overlay is not None
 
 
 def _function_or_none(name: str, value: Any) -> Any:

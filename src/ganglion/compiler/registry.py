@@ -47,8 +47,9 @@ class Executable(Protocol):
     ) -> dict[str, np.ndarray]:
         """Advance the state arrays in place by some steps.
 
-        Returns each result of every step, stacked along a new first axis. What is kept
-        on a device is brought back when it is looked at, see `device_arrays`.
+        Returns each result of every step, stacked along a new first axis. A state that
+        is `FixedArrays` need not be looked at again in a later run. What is kept on a
+        device is brought back when it is looked at, see `device_arrays`.
         """
         ...
 

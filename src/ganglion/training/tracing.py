@@ -29,6 +29,7 @@ from ganglion.compiler.ir.graph import (
     Program,
     Value,
     evaluate,
+    fixed,
     toposort,
 )
 from ganglion.compiler.ir.pointwise import add
@@ -38,7 +39,7 @@ from ganglion.ops.bounds import Limit
 from ganglion.tensors import get_keras_mask, set_keras_mask
 from ganglion.training.data_adapters import PADDING, Batch, ColumnLimit, Signature
 from ganglion.training.state import TrainableModel
-from ganglion.variables import Scope, Variable, arrays_of
+from ganglion.variables import Scope, Variable, values_are_elsewhere
 
 
 class _Uncollected:
@@ -82,15 +83,43 @@ class Step:
         """The names of the variables."""
         return {variable: name for name, variable in self.variables.items()}
 
+    @cached_property
+    def _arrays(self) -> dict[tuple[int, ...], Mapping[str, np.ndarray]]:
+        return {}
+
+    def arrays(
+        self, replaced: Mapping[Variable, np.ndarray]
+    ) -> Mapping[str, np.ndarray]:
+        """Return the arrays of the variables; some may be `replaced` by others.
+
+        A variable has one array for life, so the mapping is made once, and kept.
+        """
+        # Arrays in the mapping keep their ids, and others do not matter.
+        key = tuple(map(id, replaced.values()))
+        if key not in self._arrays:
+            own = {name: v.unsynced_array for name, v in self.variables.items()}
+            for variable in replaced.keys() & self.names.keys():
+                own[self.names[variable]] = replaced[variable]
+            self._arrays[key] = fixed(own)
+        return self._arrays[key]
+
+    @cached_property
+    def _result_names(self) -> list[str]:
+        count = len(self.program.results) + len(self.late)
+        return [f"output/{number}" for number in range(count)]
+
     def results(self, of_steps: Mapping[str, np.ndarray]) -> Any:
         """Return the results of some steps in the structure of the outputs."""
         if not of_steps and not self.late:
             return None
-        late = {name: late.numbers()[None] for name, late in self.late.items()}
-        both = {**of_steps, **late}
-        return tree.pack(
-            self.outputs, [both[f"output/{number}"] for number in range(len(both))]
-        )
+        if self.late:
+            late = {name: late.numbers()[None] for name, late in self.late.items()}
+            of_steps = {**of_steps, **late}
+        return self.packed(of_steps)
+
+    def packed(self, results: Mapping[str, np.ndarray]) -> Any:
+        """Return results by name in the structure of the outputs."""
+        return tree.pack(self.outputs, [results[name] for name in self._result_names])
 
 
 @dataclass(frozen=True)
@@ -120,21 +149,17 @@ def late_result(value: Value, scope: Scope) -> LateResult | None:
 
 def state_arrays(
     step: Step, replaced: Mapping[Variable, np.ndarray], device_resident: bool = False
-) -> dict[str, np.ndarray]:
+) -> Mapping[str, np.ndarray]:
     """Return the arrays behind a step's state, for a backend to change in place.
 
     Some variables may be `replaced` by other arrays. A backend whose state is device-
     resident gets arrays without a sync to the host: it may have newer values.
     """
-    if device_resident:
-        arrays = {name: v.unsynced_array for name, v in step.variables.items()}
-    else:
-        arrays = arrays_of(step.variables)
-    for variable, array in replaced.items():
-        name = step.names.get(variable)
-        if name is not None:
-            arrays[name] = array
-    return arrays
+    arrays = step.arrays(replaced)
+    if device_resident or not values_are_elsewhere():
+        return arrays
+    newest = {name: v.array for name, v in step.variables.items()}
+    return newest | {step.names[v]: a for v, a in replaced.items() if v in step.names}
 
 
 def train_step(

@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 from cpu_checks import everything_shared, ran, same, step_of_model
@@ -25,6 +26,7 @@ from ganglion.compiler.cpu.backend import Arenas
 from ganglion.compiler.cpu.emit import form_of
 from ganglion.compiler.cpu.pipeline import build, verify
 from ganglion.compiler.cpu.plan import Execution
+from ganglion.compiler.ir.graph import fixed
 from ganglion.compiler.plan.kernels import Loop
 from ganglion.compiler.plan.plan import PlanError
 from ganglion.training.fit_loop import CHUNK_SECONDS, ChunkSizer
@@ -143,6 +145,58 @@ def test_python_threads_may_train_at_once():
     for result in results:
         same(result, alone)
     assert [array.tobytes() for array in trained(epochs=1)] == expected
+
+
+def test_fixed_arrays_are_looked_at_once(monkeypatch):
+    program, data, state = step_of("mnist-perceptron", rows=8, batch=4)
+    data = {name: data[name] for name in program.data}
+    executable = backend.compile(program)
+    first, second = (fixed({n: a.copy() for n, a in state.items()}) for _ in range(2))
+    looked_up = []
+    address_of = backend.address_of
+    monkeypatch.setattr(
+        backend, "address_of", lambda array: looked_up.append(1) or address_of(array)
+    )
+    executable.run(data, first, 1)
+    executable.run(data, second, 1)
+    looked_up.clear()
+    executable.run(data, second, 1)
+    assert len(looked_up) == len(program.data) + len(program.results)
+    executable.run(data, first, 1)  # others again, which must be pointed at anew
+    same([first], [second])
+
+
+def test_fixed_arrays_that_are_gone_are_not_mistaken_for_new_ones():
+    program, data, state = step_of("mnist-perceptron", rows=8, batch=4)
+    data = {name: data[name] for name in program.data}
+    executable = backend.compile(program)
+    expected, _ = ran(executable, data, state, 1)
+    for _ in range(20):  # some have the addresses of those before them
+        arrays = fixed({name: array.copy() for name, array in state.items()})
+        executable.run(data, arrays, 1)
+        same([arrays], [expected])
+
+
+def test_arrays_need_not_be_contiguous():
+    program, data, state = step_of("mnist-perceptron", rows=8, batch=4)
+    data = {name: np.asfortranarray(data[name]) for name in program.data}
+    executable = backend.compile(program)
+    plain = {name: array.copy() for name, array in state.items()}
+    other = {name: np.asfortranarray(array) for name, array in state.items()}
+    assert any(not array.flags.c_contiguous for array in other.values())
+    for _ in range(2):
+        executable.run(data, plain, 1)
+        executable.run(data, fixed(other), 1)
+    same([other], [plain])
+
+
+def test_addresses():
+    read_only = np.zeros(3)
+    read_only.setflags(write=False)
+    for array in (np.zeros((2, 3)), np.zeros(()), np.zeros((0, 3)), read_only):
+        assert backend.address_of(array) == array.ctypes.data
+    narrow = np.zeros(3, ml_dtypes.bfloat16)
+    assert backend.address_of(narrow) == narrow.ctypes.data
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="cannot fork here")

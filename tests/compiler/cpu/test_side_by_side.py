@@ -1,5 +1,6 @@
 """Steps that do not depend on each other run side by side, to the same bits."""
 
+import ctypes
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from ganglion.compiler.cpu.pipeline import build
 from ganglion.training.data_adapters import Table
 
 ROWS, BATCH = 1009, 8
+POINTER = ctypes.POINTER(ctypes.c_int64)
 
 
 @pytest.fixture
@@ -61,6 +63,20 @@ def test_predictions_have_the_bits_of_one_thread(shares_out, monkeypatch, rows):
     assert max(shares_out) == min(3, rows // BATCH)
     alone = predicted_by_one_thread(model, x, monkeypatch)
     assert together.tobytes() == again.tobytes() == alone.tobytes()
+
+
+def test_no_step_is_left_for_one_thread(shares_out, monkeypatch):
+    jobs = []
+    run = cpu_threads.Pool.run
+
+    def noted(pool, job, threads):
+        words = np.ctypeslib.as_array(ctypes.cast(job, POINTER), (4 + 5 * threads,))
+        jobs.append((int(words[0]), words[8::5].tolist()))
+        run(pool, job, threads)
+
+    monkeypatch.setattr(cpu_threads.Pool, "run", noted)
+    network().predict(drawn(11 * BATCH), batch_size=BATCH, verbose=0)
+    assert jobs == [(4, [0, 1, 1])]  # after a first step, 4, 3 and 3
 
 
 def test_weights_that_have_changed_count(shares_out, monkeypatch):

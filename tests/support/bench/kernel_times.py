@@ -73,6 +73,9 @@ class Prefixes:
         }
         self.arena = backend.ARENAS.reserve(plan.arena)
         self.arrays = arrays | results
+        self.addresses = {
+            name: backend.address_of(a) for name, a in self.arrays.items()
+        }
         self.layouts = [
             backend.Layout(
                 up_to(plan, run.stop),
@@ -89,7 +92,8 @@ class Prefixes:
         self.steps = max(3, min(MOST_STEPS, int(SECONDS / seconds)))
 
     def _run(self, layout: backend.Layout, steps: int) -> float:
-        layout.bind(self.arrays, self.arena)  # results are written from the start again
+        # Results are written from the start again.
+        layout.bind(self.addresses, self.arrays, self.arena)
         start = time.perf_counter()
         if self.count == 1:
             jit.native().alone(layout.job(steps))

@@ -7,9 +7,10 @@ import os
 import threading
 import time
 import weakref
+from bisect import insort
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
+from ctypes import addressof, c_char
 from itertools import accumulate
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,12 +23,16 @@ from ganglion.compiler.cpu.emit import Record
 from ganglion.compiler.cpu.host_calls import Callback
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.plan import CpuPlan, aligned
-from ganglion.compiler.ir.graph import Program, kept
+from ganglion.compiler.ir.graph import FixedArrays, Program, kept
 from ganglion.compiler.plan.kernels import Buffer
 from ganglion.system import forks
 
 if TYPE_CHECKING:
     from ganglion.compiler.cpu.machine import Trials
+    from ganglion.compiler.cpu.side_by_side import Team
+
+Arrays = Mapping[str, np.ndarray]
+Addresses = Mapping[str, int]
 
 
 def unavailable_reason() -> str | None:
@@ -149,13 +154,14 @@ class CompiledProgram:
         ARENAS.announce(self, plan.arena)
         # Those that no run is using, by their number of threads.
         self._layouts: defaultdict[int, list[Layout]] = defaultdict(list)
+        self._teams: dict[int, Team] = {}
         # By the most threads that may be used, and whether others use the machine.
         self._known_trials: dict[tuple[int, bool], Trials] = {}
         # What host calls raise, and the addresses that compiled code calls them at.
         self._host_errors: list[BaseException] = []
         self._callbacks = callbacks_of(self._calls, self._host_errors)
         # Host calls have one list of errors: such programs run one at a time.
-        self._busy = threading.Lock() if self._callbacks else nullcontext()
+        self._calling_host = threading.Lock()
         # For tests: a number of threads even where it does not pay, and an arena full
         # of NaN before each step, so that reads of unwritten memory show.
         self.forced_threads: int | None = None
@@ -169,107 +175,108 @@ class CompiledProgram:
         keep_on_device: bool = False,
     ) -> dict[str, np.ndarray]:
         """Advance the state arrays in place; return the results of every step."""
-        results = {
-            name: np.empty((steps, *buffer.shape), buffer.dtype)
-            for name, buffer in self.plan.results.items()
-        }
-        arrays = {**data, **state}
-        copied = {
-            name: (array, np.ascontiguousarray(array))
-            for name, array in arrays.items()
-            if not array.flags.c_contiguous
-        }
-        arrays.update((name, copy) for name, (_, copy) in copied.items())
-        if self._calls and steps > 0:
-            with forks.held_off(), self._busy:
-                arena = ARENAS.reserve(self.plan.arena)
-                try:
-                    kept = self._kept_state(state)
-                    before = {name: arrays[name].copy() for name in kept}
-                    self._run(arrays, results, steps, arena)
-                    self._raise_host_error(arrays, before)
-                finally:
-                    ARENAS.release(arena)
-        for name, (array, copy) in copied.items():
-            if name in state:
-                array[...] = copy
+        results: dict[str, np.ndarray] = {}
+        addresses: dict[str, int] = {}  # of data and results
+        for name, buffer in self.plan.results.items():
+            results[name] = np.empty((steps, *buffer.shape), buffer.dtype)
+            addresses[name] = address_of(results[name])
+        if not self._calls or steps <= 0:
+            return results
+        data = _contiguous(data)
+        for name, array in data.items():
+            addresses[name] = address_of(array)
+        own = state if type(state) is FixedArrays else _contiguous(state)
+        with forks.held_off():
+            if self._callbacks:
+                self._run_with_host_calls(addresses, own, steps)
+            else:
+                self._run(addresses, own, steps)
+        if own is not state:
+            for name, array in state.items():
+                if own[name] is not array:
+                    array[...] = own[name]
         return results
 
-    def _kept_state(self, state: Mapping[str, np.ndarray]) -> list[str]:
-        """Return the state to put back if a host call fails; without any, none."""
-        return list(state) if self._callbacks else []
-
-    def _raise_host_error(
-        self, arrays: Mapping[str, np.ndarray], before: Mapping[str, np.ndarray]
+    def _run_with_host_calls(
+        self, addresses: Addresses, state: Arrays, steps: int
     ) -> None:
-        """Raise what a host call has raised, with the state as it was before."""
-        if not self._host_errors:
+        """Run steps that call the host; put the state back if a call has failed."""
+        with self._calling_host:
+            before = {name: array.copy() for name, array in state.items()}
+            self._run(addresses, state, steps)
+            if self._host_errors:
+                error = self._host_errors[0]
+                self._host_errors.clear()
+                for name, array in before.items():
+                    state[name][...] = array
+                raise error
+
+    def _run(self, addresses: Addresses, state: Arrays, steps: int) -> None:
+        is_small = self._is_small(steps) and not (self.poisons or self.forced_threads)
+        if not is_small and self._share_out(addresses, state, steps):
             return
-        error = self._host_errors[0]
-        self._host_errors.clear()
-        for name, array in before.items():
-            arrays[name][...] = array
-        raise error
+        arena = ARENAS.reserve(self.plan.arena)
+        try:
+            if is_small:
+                self._run_alone(addresses, state, steps, arena)
+            else:
+                self._run_in_parts(addresses, state, steps, arena)
+        finally:
+            ARENAS.release(arena)
 
-    def _run(
-        self,
-        arrays: dict[str, np.ndarray],
-        results: dict[str, np.ndarray],
-        steps: int,
-        arena: np.ndarray,
+    def _run_in_parts(
+        self, addresses: Addresses, state: Arrays, steps: int, arena: np.ndarray
     ) -> None:
-        done = self._share_out(arrays, results, steps, arena)
+        """Run steps; in parts, as long as it is not known on how many threads best."""
+        done = 0
         while done < steps:
             if self.poisons:
                 arena[:] = 0xFF
             threads, count, trials = self._next_part(steps - done)
-            rows = {name: array[done:] for name, array in results.items()}
-            ran_on, nanoseconds = self._advance(arrays | rows, count, threads, arena)
+            start = self._after(addresses, done)
+            ran_on, nanoseconds = self._advance(start, state, count, threads, arena)
             if trials is not None and ran_on == threads:
                 trials.add(threads, nanoseconds / count)
             done += count
 
-    def _share_out(
-        self,
-        arrays: Mapping[str, np.ndarray],
-        results: Mapping[str, np.ndarray],
-        steps: int,
-        arena: np.ndarray,
-    ) -> int:
-        """Run steps side by side where they do not depend on each other.
+    def _after(self, addresses: Addresses, steps: int) -> dict[str, int]:
+        """Return addresses for a run that begins after some steps."""
+        results = self.plan.results.items()
+        return {
+            **addresses,
+            **{name: addresses[name] + steps * each.nbytes for name, each in results},
+        }
 
-        Return how many were run: equally many by each thread.
+    def _share_out(self, addresses: Addresses, state: Arrays, steps: int) -> bool:
+        """Run steps side by side if they do not depend on each other and it pays.
+
+        Return whether they were run.
         """
-        is_small = self._alone * steps < tuning.CPU.worth_waking
-        if not results or is_small or self._callbacks or self.forced_threads:
-            return 0
+        if not self.plan.results or self._callbacks or self.forced_threads:
+            return False
+        if self._is_small(steps) or self._counters is None:
+            return False
         # Here, because training never needs it.
         from ganglion.compiler.cpu import side_by_side
         from ganglion.compiler.cpu import threads as cpu_threads
 
-        if self._counters is None:
-            return 0
         count = side_by_side.threads_for(steps, self._alone, self._bytes_of_step)
         if count == 1:
-            return 0
-        with cpu_threads.shared(count) as pool, ExitStack() as stack:
+            return False
+        with cpu_threads.shared(count) as pool:
             if pool is None:
-                return 0
-            each, layouts, counters = steps // count, [], []
-            for thread in range(count):
-                if thread > 0:
-                    arena = ARENAS.reserve(self.plan.arena)
-                    stack.callback(ARENAS.release, arena)
-                layouts.append(self._unused_layout(1))
-                stack.callback(self.return_layout, layouts[-1])
-                counters.append(self._advanced(arrays, thread * each))
-                own = {name: rows[thread * each :] for name, rows in results.items()}
-                layouts[-1].bind({**arrays, **own, **counters[-1]}, arena)
-            job = joint_job(layouts, each, pool.barrier, pool.spins)
-            pool.run(int(job.ctypes.data), count)
-        for name, array in self._advanced(arrays, each * count).items():
-            arrays[name][...] = array
-        return each * count
+                return False
+            if count not in self._teams:  # no other thread is here with the pool
+                layouts = [self._layout(1, self._counters) for _ in range(count)]
+                team = side_by_side.Team(self.plan, layouts, self._counters)
+                self._teams[count] = team
+            team = self._teams[count]
+            arena = ARENAS.reserve(team.arena_bytes)
+            try:
+                team.run(pool, addresses, state, steps, arena)
+            finally:
+                ARENAS.release(arena)
+        return True
 
     @kept
     def _counters(self) -> Mapping[str, int] | None:
@@ -287,25 +294,13 @@ class CompiledProgram:
         states = (buffer.nbytes for buffer in self.plan.state.values())
         return self.plan.arena + sum(states)
 
-    def _advanced(
-        self, arrays: Mapping[str, np.ndarray], steps: int
-    ) -> dict[str, np.ndarray]:
-        """Return the counters as they will be after some steps."""
-        counters = self._counters or {}
-        return {
-            name: np.array(arrays[name] + by * steps, arrays[name].dtype)
-            for name, by in counters.items()
-        }
-
     def _next_part(self, steps: int) -> tuple[int, int, Trials | None]:
         """Return on how many threads to run how many of some steps, and if to try."""
         if self.poisons:
             return self._threads(steps), 1, None
-        most = config.threads()
-        is_small = self._alone * steps < tuning.CPU.worth_waking
-        if self.forced_threads or most == 1 or is_small:
+        if self.forced_threads or self._is_small(steps) or config.threads() == 1:
             return self._threads(steps), steps, None
-        trials = self._trials(most)
+        trials = self._trials(config.threads())
         if trials.is_decided or (count := trials.next()) is None:
             return trials.best, steps, None
         enough = math.ceil(tuning.CPU.trial / trials.estimates[count])
@@ -313,7 +308,8 @@ class CompiledProgram:
 
     def _advance(
         self,
-        arrays: Mapping[str, np.ndarray],
+        addresses: Addresses,
+        state: Arrays,
         steps: int,
         threads: int,
         arena: np.ndarray,
@@ -326,19 +322,23 @@ class CompiledProgram:
             with cpu_threads.shared(threads) as pool:
                 if pool is not None:
                     layout = self._unused_layout(threads)
-                    layout.bind(arrays, arena)
+                    layout.bind(addresses, state, arena)
                     start = time.perf_counter_ns()
                     pool.run(layout.job(steps, pool.barrier, pool.spins), threads)
                     taken = time.perf_counter_ns() - start
                     self._layouts[threads].append(layout)
                     return threads, taken
-        layout = self._unused_layout(1)
-        layout.bind(arrays, arena)
         start = time.perf_counter_ns()
+        self._run_alone(addresses, state, steps, arena)
+        return 1, time.perf_counter_ns() - start
+
+    def _run_alone(
+        self, addresses: Addresses, state: Arrays, steps: int, arena: np.ndarray
+    ) -> None:
+        layout = self._unused_layout(1)
+        layout.bind(addresses, state, arena)
         jit.native().alone(layout.job(steps))
-        taken = time.perf_counter_ns() - start
         self._layouts[1].append(layout)
-        return 1, taken
 
     def layout_for_scripts(self, steps: int) -> Layout | None:
         """Take a layout for runs of so many steps in a script, None if it cannot be.
@@ -361,10 +361,14 @@ class CompiledProgram:
         """Return how many threads pay: results are the same for any number."""
         if self.forced_threads:
             return self.forced_threads
-        if self._alone * steps < tuning.CPU.worth_waking:
+        if self._is_small(steps):
             return 1
         most = config.threads()
         return self._trials(most).best if most > 1 else 1
+
+    def _is_small(self, steps: int) -> bool:
+        """Return whether waking other threads takes longer than some steps."""
+        return self._alone * steps < tuning.CPU.worth_waking
 
     def _trials(self, most: int) -> Trials:
         """Return what is known of the time on each number of threads."""
@@ -399,14 +403,18 @@ class CompiledProgram:
         try:
             return self._layouts[threads].pop()
         except IndexError:
-            return Layout(
-                self.plan,
-                self._calls,
-                lambda name: self._functions[name].address,
-                threads,
-                self._callbacks,
-                self._names,
-            )
+            return self._layout(threads)
+
+    def _layout(self, threads: int, moving: Container[str] = ()) -> Layout:
+        return Layout(
+            self.plan,
+            self._calls,
+            lambda name: self._functions[name].address,
+            threads,
+            self._callbacks,
+            self._names,
+            moving,
+        )
 
 
 # ---- memory --------------------------------------------------------------------------
@@ -425,8 +433,9 @@ class CompiledProgram:
 
 _LINE = 8  # words of a cache line
 RECORD_WORDS = 5
-# Words of a job: steps, threads, barrier, spins; then each thread's tape and cursors.
-JOB_WORDS, THREAD_WORDS = 4, 4
+# Words of a job: steps, threads, barrier, spins; then of each thread its tape, its
+# cursors, and how many steps fewer it runs.
+JOB_WORDS, THREAD_WORDS = 4, 5
 # Words of a thread's range of slices, a cache line: taken so far, first, how many.
 RANGE_WORDS = 8
 CORES = os.cpu_count() or 1
@@ -474,7 +483,8 @@ class Arenas:
     def reserve(self, nbytes: int) -> np.ndarray:
         """Reserve at least this much; programs that run at once get their own."""
         with self._lock:
-            self._settle()
+            if self._gone:
+                self._settle()
             arena = self._free.pop() if self._free else None
         if arena is None or len(arena) < nbytes:
             arena = None  # free the small one before there is a large one
@@ -484,7 +494,9 @@ class Arenas:
     def release(self, arena: np.ndarray) -> None:
         """Take back what was reserved."""
         with self._lock:
-            self._free = sorted([*self._free, arena], key=len)[-CORES:]
+            insort(self._free, arena, key=len)
+            if len(self._free) > CORES:
+                del self._free[0]
 
     def free(self) -> None:
         """Free what is not reserved now; the next run allocates it anew."""
@@ -536,6 +548,7 @@ class Layout:
         threads: int,
         callbacks: Mapping[Buffer, Callback] = MappingProxyType({}),
         names: Mapping[str, str] = MappingProxyType({}),
+        moving: Container[str] = (),
     ) -> None:
         self._plan, self._calls, self._threads = plan, calls, threads
         # Whose address a slot holds; None where it holds the value of a parameter.
@@ -559,9 +572,9 @@ class Layout:
             end = start + len(call.parameters)
             self._pointers[:, start:end] = call.parameters
         self._constants: list[np.ndarray] = []  # keeps them alive
-        columns: dict[str, list[int]] = {}
-        # The arrays of a state stay the same from run to run, and where they are.
-        self._state: set[str] = set()
+        # What is bound in every run: data, results, and states that are `moving`.
+        of_run: defaultdict[str, list[int]] = defaultdict(list)
+        of_state: defaultdict[str, list[int]] = defaultdict(list)  # the other states
         for column, buffer in enumerate(slots):
             if buffer is None:
                 continue
@@ -572,29 +585,39 @@ class Layout:
                 self._pointers[:, column] = callbacks[buffer].address
             elif buffer.kind == "state":
                 name = names.get(buffer.name, buffer.name)
-                columns.setdefault(name, []).append(column)
-                self._state.add(name)
+                (of_run if name in moving else of_state)[name].append(column)
             elif buffer.kind != "arena":
-                columns.setdefault(buffer.name, []).append(column)
-        first_words = [thread * width for thread in range(threads)]
-        self._slots = {
-            name: [first + column for first in first_words for column in own]
-            for name, own in columns.items()
-        }
+                of_run[buffer.name].append(column)
+        self._run_slots = self._slots_of(of_run)
+        self._state_slots = self._slots_of(of_state)
         self._words = self._pointers.data.cast("B").cast("q")
-        self._bound: dict[str, weakref.ref[np.ndarray]] = {}
+        self._bound: weakref.ref[FixedArrays] | None = None
         self._in_arena = [n for n, b in enumerate(slots) if b and b.kind == "arena"]
         offsets = [self._arena_offsets(thread) for thread in range(threads)]
         self._offsets = np.array(offsets, np.int64)
         self._arena: weakref.ref[np.ndarray] | None = None
+        self._first = 0
         # Of pointers that move with slices: for slice 0, and that without the arena.
         self._slice_cursors: list[tuple[np.ndarray, np.ndarray]] = []
         functions = [address(call.function) for call in calls]
         self._tapes = [self._tape(functions, thread) for thread in range(threads)]
         self._step_cursors = [self._cursors(slots, thread) for thread in range(threads)]
-        described = self._described()
-        self._job = described.data
-        self._address = int(described.ctypes.data)
+        self.parts = [
+            (tape.ctypes.data, len(tape), cursors.ctypes.data, len(cursors))
+            for tape, cursors in zip(self._tapes, self._step_cursors, strict=True)
+        ]
+        job = new_job(self.parts)
+        self._job = job.data
+        self._address = int(job.ctypes.data)
+
+    def _slots_of(self, columns: Mapping[str, list[int]]) -> dict[str, list[int]]:
+        """Return where in the table of all threads arrays are pointed to."""
+        threads, width = self._pointers.shape
+        starts = range(0, threads * width, width)
+        return {
+            name: [start + column for start in starts for column in own]
+            for name, own in columns.items()
+        }
 
     def _arena_offsets(self, thread: int) -> list[int]:
         """Return where in the arena a thread finds the buffers of the calls."""
@@ -723,37 +746,35 @@ class Layout:
         ]
         return np.array(cursors, np.int64).reshape(-1, 2)
 
-    def _described(self) -> np.ndarray:
-        words = [0] * JOB_WORDS
-        for tape, cursors in zip(self._tapes, self._step_cursors, strict=True):
-            words += [tape.ctypes.data, len(tape), cursors.ctypes.data, len(cursors)]
-        assert len(words) == JOB_WORDS + THREAD_WORDS * self._threads
-        words[1] = self._threads
-        return np.array(words, np.int64)
+    def bind(
+        self,
+        addresses: Addresses,
+        state: Arrays,
+        arena: np.ndarray,
+        first: int = 0,
+    ) -> None:
+        """Point at data and results, at the state, and into the arena from a byte on.
 
-    def bind(self, arrays: Mapping[str, np.ndarray], arena: np.ndarray) -> None:
-        """Point at these arrays; only what may have changed is written."""
-        if self._arena is None or self._arena() is not arena:
-            self._arena = weakref.ref(arena)
-            start = address_of(arena)
+        Only what may have changed is written.
+        """
+        if self._arena is None or self._arena() is not arena or self._first != first:
+            self._arena, self._first = weakref.ref(arena), first
+            start = address_of(arena) + first
             self._pointers[:, self._in_arena] = self._offsets + start
             for cursors, offsets in self._slice_cursors:
                 cursors[...] = offsets + start
-        words, bound = self._words, self._bound
-        for name, slots in self._slots.items():
-            array = arrays[name]
-            if name in bound and bound[name]() is array:
-                continue
-            address = address_of(array)
+        words = self._words
+        for name, slots in self._run_slots.items():
+            address = addresses[name]
             for slot in slots:
                 words[slot] = address
-            if name in self._state:
-                bound[name] = weakref.ref(array)
-
-    def words_of(self, thread: int) -> list[int]:
-        """Return what a job holds of a thread: its tape and its cursors."""
-        first = JOB_WORDS + THREAD_WORDS * thread
-        return list(self._job[first : first + THREAD_WORDS])
+        if self._bound is not None and self._bound() is state:
+            return
+        for name, slots in self._state_slots.items():
+            address = address_of(state[name])
+            for slot in slots:
+                words[slot] = address
+        self._bound = weakref.ref(state) if type(state) is FixedArrays else None
 
     @property
     def takes_slices(self) -> bool:
@@ -768,18 +789,25 @@ class Layout:
         return self._address
 
 
-def joint_job(
-    layouts: Sequence[Layout], steps: int, barrier: int, spins: int
-) -> np.ndarray:
-    """Return a job that runs layouts for one thread at once, each on its own."""
-    words = [steps, len(layouts), barrier, spins]
-    for layout in layouts:
-        layout.job(steps)
-        words += layout.words_of(0)
+def new_job(parts: Sequence[tuple[int, int, int, int]]) -> np.ndarray:
+    """Return a job with these parts of its threads: tape, its length, cursors, theirs.
+
+    Its steps, its barrier and how long to spin there are still to be filled in.
+    """
+    words = [0, len(parts), 0, 0, *(word for part in parts for word in (*part, 0))]
+    assert len(words) == JOB_WORDS + THREAD_WORDS * len(parts)
     return np.array(words, np.int64)
+
+
+def _contiguous(arrays: Arrays) -> dict[str, np.ndarray]:
+    """Return contiguous arrays: those that are not, as copies."""
+    return {name: np.asarray(array, order="C") for name, array in arrays.items()}
 
 
 def address_of(array: np.ndarray) -> int:
     """Return where the numbers of an array begin."""
-    address: int = array.__array_interface__["data"][0]
-    return address
+    try:
+        return addressof(c_char.from_buffer(array))  # type: ignore[arg-type]
+    except (TypeError, ValueError, BufferError):  # read-only, or empty: the slow way
+        address: int = array.__array_interface__["data"][0]
+        return address

@@ -20,6 +20,7 @@ import numpy as np
 
 from ganglion import config, files
 from ganglion.compiler.cpu import jit, threads, tuning
+from ganglion.compiler.cpu.backend import new_job
 
 ROUNDS, BARRIERS = 5, 200  # some hundred microseconds for each number of threads
 # Beyond, threads had to wait for cores that others used: such a figure is not kept.
@@ -67,10 +68,16 @@ class Trials:
         self.estimates = estimates
         self.times: dict[int, list[float]] = {}
         self.decided_at = 0.0
+        self._best: int | None = None
 
     @property
     def best(self) -> int:
         """The number to use, by what is known; more threads must be worth it."""
+        if self._best is None:
+            self._best = self._fastest()
+        return self._best
+
+    def _fastest(self) -> int:
         known = {n: float(np.median(times)) for n, times in self.times.items()}
         pays = tuning.CPU.more_threads if known else tuning.CPU.shared_time
         known = known or dict(self.estimates)
@@ -95,6 +102,7 @@ class Trials:
     def add(self, count: int, nanoseconds: float) -> None:
         """Note what a step took on a number of threads."""
         self.times.setdefault(count, []).append(nanoseconds)
+        self._best = None
         if self.next() is None:
             self.decided_at = time.monotonic()
 
@@ -105,7 +113,8 @@ class Trials:
             return False
         if time.monotonic() - self.decided_at < tuning.CPU.try_again:
             return True
-        self.times, self.decided_at = {}, 0.0  # other work may have come, or gone
+        # Other work may have come, or gone.
+        self.times, self.decided_at, self._best = {}, 0.0, None
         return False
 
 
@@ -133,9 +142,8 @@ def barriers(most: int) -> dict[int, float]:
 
 def _measured(pool: threads.Pool, count: int) -> float:
     tape = np.array([(0, 0, 0, 0, 1)], np.int64)  # nothing to call, then a barrier
-    words = [BARRIERS, count, pool.barrier, pool.spins]
-    words += [int(tape.ctypes.data), 1, 0, 0] * count
-    job = np.array(words, np.int64)
+    job = new_job([(tape.ctypes.data, 1, 0, 0)] * count)
+    job[0], job[2], job[3] = BARRIERS, pool.barrier, pool.spins
     times = []
     for _ in range(ROUNDS):
         start = time.perf_counter_ns()

@@ -13,7 +13,13 @@ from types import TracebackType
 import numpy as np
 
 from ganglion.compiler.cpu import jit
-from ganglion.compiler.cpu.backend import ARENAS, CompiledProgram, Layout, address_of
+from ganglion.compiler.cpu.backend import (
+    ARENAS,
+    Arrays,
+    CompiledProgram,
+    Layout,
+    address_of,
+)
 from ganglion.system import forks
 
 RUN, COPY, INCREASE, END_IF_POSITIVE = range(4)  # as `step_loop.ll` has them
@@ -25,7 +31,7 @@ class Script:
     def __init__(self) -> None:
         self._commands: list[tuple[int, int, int, int]] = []
         self._recorded: list[tuple[int, np.ndarray]] = []  # number of a command, source
-        self._layouts: list[tuple[CompiledProgram, Layout, dict[str, np.ndarray]]] = []
+        self._layouts: list[tuple[CompiledProgram, Layout, Arrays, Arrays]] = []
         self._kept: list[np.ndarray] = []  # whose addresses are in commands
 
     def __enter__(self) -> Script:
@@ -37,7 +43,7 @@ class Script:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for program, layout, _ in self._layouts:
+        for program, layout, *_ in self._layouts:
             program.return_layout(layout)
 
     def run(
@@ -50,12 +56,12 @@ class Script:
         """Run a program for some steps; return whether a script can do that."""
         if not isinstance(program, CompiledProgram):
             return False
-        arrays = {**data, **state}
         layout = program.layout_for_scripts(steps)
         if layout is None:
             return False
-        self._layouts.append((program, layout, arrays))
-        is_plain = all(array.flags.c_contiguous for array in arrays.values())
+        self._layouts.append((program, layout, data, state))
+        arrays = (*data.values(), *state.values())
+        is_plain = all(array.flags.c_contiguous for array in arrays)
         self._commands.append((RUN, layout.job(steps), steps, 0))
         return is_plain
 
@@ -91,11 +97,12 @@ class Script:
             targets = address_of(rows) + source.nbytes * np.arange(rounds)
             words[:, number, 2] = targets
         with forks.held_off():
-            sizes = [program.plan.arena for program, _, _ in self._layouts]
+            sizes = [program.plan.arena for program, *_ in self._layouts]
             arena = ARENAS.reserve(max(sizes, default=0))
             try:
-                for _, layout, arrays in self._layouts:
-                    layout.bind(arrays, arena)
+                for _, layout, data, state in self._layouts:
+                    addresses = {name: address_of(a) for name, a in data.items()}
+                    layout.bind(addresses, state, arena)
                 commands = words.shape[1]
                 done = jit.native().script(words.ctypes.data, rounds * commands)
             finally:

@@ -191,7 +191,7 @@ entry:
   %spins = load i64, ptr %job3, align 8
   %patience = alloca i64, align 8
   store i64 %spins, ptr %patience, align 8
-  %mine.word = mul i64 %thread, 4
+  %mine.word = mul i64 %thread, 5
   %mine.at = add i64 %mine.word, 4
   %mine = getelementptr inbounds i64, ptr %job, i64 %mine.at
   %tape = load ptr, ptr %mine, align 8
@@ -201,6 +201,9 @@ entry:
   %moving = load ptr, ptr %mine2, align 8
   %mine3 = getelementptr inbounds i64, ptr %mine, i64 3
   %cursors = load i64, ptr %mine3, align 8
+  %mine4 = getelementptr inbounds i64, ptr %mine, i64 4
+  %fewer = load i64, ptr %mine4, align 8
+  %own.steps = sub i64 %steps, %fewer
   %end = getelementptr inbounds [5 x i64], ptr %tape, i64 %count
   %has.cursors = icmp sgt i64 %cursors, 0
   br label %step
@@ -258,7 +261,7 @@ cursor:
   br i1 %m.more, label %cursor, label %step.end
 step.end:
   %s.next = add i64 %s, 1
-  %s.more = icmp slt i64 %s.next, %steps
+  %s.more = icmp slt i64 %s.next, %own.steps
   br i1 %s.more, label %step, label %finish
 finish:
   ; The pointers of the next run are written when this returns: all have moved theirs.

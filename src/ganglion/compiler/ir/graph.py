@@ -802,3 +802,25 @@ def _attributes(node: Node) -> str | None:
     if not all(isinstance(value, _PLAIN) for value in node.attrs.values()):
         return None
     return repr(sorted(node.attrs.items()))
+
+
+class FixedArrays(dict[str, np.ndarray]):
+    """Arrays of a program's state that stay the same ones, as long as this exists.
+
+    They are contiguous. A backend that was given the mapping before knows where they
+    are: to look at every weight again would take longer than a small step itself.
+    """
+
+    __slots__ = ("__weakref__",)
+
+
+def fixed(arrays: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    """Return contiguous arrays as fixed ones; with any other, the mapping itself.
+
+    >>> type(fixed({"w": np.zeros((2, 3))})).__name__
+    'FixedArrays'
+    >>> type(fixed({"w": np.zeros((2, 3)).T})).__name__
+    'dict'
+    """
+    is_plain = all(array.flags.c_contiguous for array in arrays.values())
+    return FixedArrays(arrays) if is_plain else arrays

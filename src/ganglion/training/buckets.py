@@ -44,6 +44,11 @@ class LengthBuckets:
         self._rule: tuple[Any, PaddingRule | None] = (None, None)
         self._counts_by_step: bool | None = None
 
+    @property
+    def may_pad(self) -> bool:
+        """Whether batches of the model may be padded."""
+        return self._current_rule() is not None
+
     def padded(self, kind: str, table: Table) -> tuple[Table, int | None]:
         """Return a table to run, and the length that it had if it was padded."""
         rule = self._current_rule()

@@ -49,18 +49,17 @@ def count(value: Any, name: str, least: int = 1) -> int | None:
 
 def as_array(x: Any, name: str) -> np.ndarray:
     """Return data as an array of a type that steps compute with; refuse other data."""
-    if hasattr(x, "detach"):  # a PyTorch tensor that may require a gradient
-        x = x.detach().cpu().numpy()
-    try:
-        array = np.asarray(x)
-        if hasattr(x, "iloc") and array.ndim == 1 and name != "sample_weight":
-            array = array[:, np.newaxis]  # a series of pandas is a column, as in Keras
-    except ValueError as error:
-        raise ValueError(
-            f"`{name}` is not a regular array ({error}): its rows have different "
-            "shapes; pad them to one length."
-        ) from None
-    if array.dtype.kind not in "biuf" and not is_float(array.dtype):
+    array = x if type(x) is np.ndarray else _made_array(x, name)
+    if is_float(array.dtype):
+        array = array.astype(config.floatx(), copy=False)
+    else:
+        array = _as_whole_numbers(array, name)
+    # Every chunk of steps would copy an array that is not contiguous.
+    return fresh_view(np.asarray(array, order="C"))
+
+
+def _as_whole_numbers(array: np.ndarray, name: str) -> np.ndarray:
+    if array.dtype.kind not in "biu":
         raise TypeError(
             f"`{name}` has the type {array.dtype}, which is not numbers: encode it as "
             f"numbers first, names by np.unique({name}, return_inverse=True), or begin "
@@ -68,16 +67,28 @@ def as_array(x: Any, name: str) -> np.ndarray:
         )
     if not array.dtype.isnative:  # files of other machines: compiled code has ours
         array = array.astype(array.dtype.newbyteorder("="))
-    if is_float(array.dtype):
-        array = array.astype(config.floatx(), copy=False)
-    elif array.dtype.itemsize == 8:
+    if array.dtype.itemsize == 8:
         if array.size and max(abs(int(array.min())), abs(int(array.max()))) >= 2**31:
             raise ValueError(
                 f"`{name}` holds whole numbers beyond 32 bits; scale them."
             )
         array = array.astype(np.int32)
-    # Every chunk of steps would copy an array that is not contiguous.
-    return fresh_view(np.ascontiguousarray(array) if array.ndim else array)
+    return array
+
+
+def _made_array(x: Any, name: str) -> np.ndarray:
+    if hasattr(x, "detach"):  # a PyTorch tensor that may require a gradient
+        x = x.detach().cpu().numpy()
+    try:
+        array = np.asarray(x)
+    except ValueError as error:
+        raise ValueError(
+            f"`{name}` is not a regular array ({error}): its rows have different "
+            "shapes; pad them to one length."
+        ) from None
+    if hasattr(x, "iloc") and array.ndim == 1 and name != "sample_weight":
+        array = array[:, np.newaxis]  # a series of pandas is a column, as in Keras
+    return array
 
 
 def as_host_array(x: Any, name: str) -> np.ndarray:
@@ -472,7 +483,7 @@ def rows(
     computes much.
     """
     _build_on_text(model, x)
-    part = _host_part(model)
+    part = host_part(model)
     if part is None and all(map(_is_plain, tree.flatten([x, y, sample_weight]))):
         return table(model, x, y, sample_weight)
     x = tree.map_leaves(as_lazy, x)
@@ -532,13 +543,14 @@ def tables(
     return ahead_if_slow(map(prepared, drawn))
 
 
-def _host_part(model: TrainableModel) -> HostPart | None:
+def host_part(model: TrainableModel) -> HostPart | None:
+    """Return the part of a model that runs on the host, None if it has none."""
     return None if model._network is None else model._network.host_part
 
 
 def is_never_compiled(model: TrainableModel) -> bool:
     """Return whether a model returns text or looks up computed values on the host."""
-    part = _host_part(model)
+    part = host_part(model)
     return part is not None and part.reason_against_steps is not None
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +21,7 @@ from ganglion.training import own_steps, sharing, tracing
 from ganglion.training.buckets import LengthBuckets
 from ganglion.training.data_adapters import Signature, Table
 from ganglion.training.own_steps import EagerSteps
+from ganglion.training.prepared import PreparedPredictions
 from ganglion.training.sharing import SharedSteps
 from ganglion.training.state import Cursor, TrainableModel, is_own
 from ganglion.training.structure import Structure, is_ours, structure_of
@@ -31,7 +32,7 @@ CACHED_STEPS = 64  # of one model
 MOST_SEEN = 256
 _seen_shapes: dict[Any, None] = {}  # of the last steps that were traced, in order
 Compiled = tuple[Step, registry.Executable | EagerSteps]
-Arrays = dict[str, np.ndarray]
+Arrays = Mapping[str, np.ndarray]
 # A program, its data, its state, and how many steps of it.
 Run = tuple[registry.Executable | EagerSteps, Arrays, Arrays, int]
 
@@ -48,6 +49,7 @@ class StepCache:
         self._schedules: dict[int, Any] = {}
         self.chunk_sizes: dict[Any, int] = {}  # in steps, of the last epoch
         self.buckets = LengthBuckets(model)
+        self.predictions = PreparedPredictions(model, self)
         self.shared: SharedSteps | None = None  # with other models
         self._epochs_at_once: dict[Any, int] = {}
         self._structure: Structure | None = None
@@ -73,6 +75,7 @@ class StepCache:
             self.chunk_sizes.clear()
             self._epochs_at_once.clear()
             self.buckets.clear()
+            self.predictions.clear()
             self._is_read = False
 
     def step(self, kind: str, table: Table, signature: Signature) -> Compiled:
@@ -241,8 +244,8 @@ class StepCache:
         """Run some steps; return the results in the structure of the outputs."""
         step, executable = compiled
         if isinstance(executable, EagerSteps):
-            data, replaced = self._data(step, table), self._replaced(cursor)
-            return executable.run_steps(data, replaced, steps)
+            replaced = self._replaced(cursor)
+            return executable.run_steps(self._data(step, table), replaced, steps)
         data, state = self._arrays(step, executable, table, cursor)
         return step.results(executable.run(data, state, steps, keep_on_device=True))
 
@@ -258,7 +261,7 @@ class StepCache:
 
     def _arrays(
         self, step: Step, executable: registry.Executable, table: Table, cursor: Cursor
-    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    ) -> tuple[Arrays, Arrays]:
         """Return the data and the state that a step runs on."""
         data, replaced = self._data(step, table), self._replaced(cursor)
         return data, state_arrays(step, replaced, executable.keeps_on_device)
@@ -354,14 +357,15 @@ class ModelLock:
 
         Callbacks run without it: they may wait for other threads.
         """
-        if self._owner == threading.get_ident():
+        thread = threading.get_ident()
+        if self._owner == thread:
             self._depth += 1
             return
         forks.held_off().__enter__()
         try:
             with self._queue:  # a thread that returns at once lets others in first
                 self._running.acquire()
-            self._owner, self._depth = threading.get_ident(), 1
+            self._owner, self._depth = thread, 1
             self._switch_metrics(threading.current_thread())
         except BaseException:
             self._leave()

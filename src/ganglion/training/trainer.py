@@ -521,6 +521,13 @@ class Trainer(Layer):
     ) -> Any:
         """Return the model's outputs for data."""
         self.refuse_own_function("predict")
+        is_plain = verbose == 0 and not callbacks and steps is None
+        if is_plain and _is_one_batch(x, batch_size):
+            outputs = self._step_cache.predictions.run(x)
+            if outputs is not None:
+                if self.stop_predicting:
+                    self.stop_predicting = False
+                return outputs
         source, size, steps, called = self._prepared(
             x, None, None, batch_size, steps, callbacks, verbose
         )
@@ -641,6 +648,9 @@ class Trainer(Layer):
 
     def predict_on_batch(self, x: Any) -> Any:
         """Return the model's outputs for one batch."""
+        outputs = self._step_cache.predictions.run(x)
+        if outputs is not None:
+            return outputs
         results = self._step_cache.run_batch("predict", data_adapters.table(self, x))
         return tree.map_leaves(lambda steps: steps[0], results)
 
@@ -655,6 +665,15 @@ def _number(result: Any) -> Any:
     """Return a metric's value: a number, or an array with one for each class."""
     array = np.asarray(result)
     return float(array.reshape(())) if array.size == 1 else array
+
+
+def _is_one_batch(x: Any, batch_size: int | None) -> bool:
+    """Return whether this is an array of no more rows than a batch has."""
+    if type(x) is not np.ndarray or not x.ndim:
+        return False
+    if batch_size is None:
+        return len(x) <= data_adapters.DEFAULT_BATCH
+    return type(batch_size) is int and len(x) == batch_size
 
 
 def _size_and_steps(

@@ -129,7 +129,8 @@ class Metric:
     def variables(self) -> list[Variable]:
         """The variables of this metric and of the metrics in its attributes."""
         self._check_init()
-        parts = [part for value in vars(self).values() for part in _parts(value)]
+        values = [value for value in vars(self).values() if isinstance(value, _HOLDERS)]
+        parts = [part for value in values for part in _parts(value)]
         variables = dict.fromkeys(self._variables)
         variables.update((part, None) for part in parts if isinstance(part, Variable))
         for part in parts:
@@ -193,6 +194,9 @@ class Metric:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} name={self.name}>"
+
+
+_HOLDERS = (Variable, Metric, dict, list, tuple)  # what may hold variables
 
 
 def _parts(value: Any) -> Iterator[Any]:

@@ -482,7 +482,7 @@ class Trainer(Layer):
             x, y, sample_weight, batch_size, steps, callbacks, verbose
         )
         logs = self.evaluate_source(source, size, steps, called)
-        return logs if return_dict else _as_list(logs, self.metrics_names)
+        return logs if return_dict else self._as_list(logs)
 
     def evaluate_source(
         self,
@@ -644,7 +644,14 @@ class Trainer(Layer):
             self.training_state.saved_metrics = None
             self.reset_metrics()
             logs = self.batch_logs(self._step_cache.run_batch(kind, batch))
-        return logs if return_dict else _as_list(logs, self.metrics_names)
+        return logs if return_dict else self._as_list(logs)
+
+    def _as_list(self, logs: Logs) -> Any:
+        """Return the values in the order of the metrics, a lone loss as a number."""
+        if len(logs) == 1:
+            return next(iter(logs.values()))
+        ordered = dict.fromkeys(n for n in self.metrics_names if n in logs)
+        return [logs[name] for name in ordered | logs]
 
     def predict_on_batch(self, x: Any) -> Any:
         """Return the model's outputs for one batch."""
@@ -733,14 +740,6 @@ def _concatenated(chunks: Iterable[np.ndarray]) -> np.ndarray:
 def _as_rows(results: np.ndarray) -> np.ndarray:
     steps, batch, *row = results.shape
     return results.reshape(steps * batch, *row)  # not by -1: rows may be empty
-
-
-def _as_list(logs: Logs, names: list[str]) -> Any:
-    """Return the values in the order of the metrics, a lone loss as a number."""
-    ordered = [name for name in names if name in logs]
-    ordered += [name for name in logs if name not in ordered]
-    values = [logs[name] for name in ordered]
-    return values[0] if len(values) == 1 else values
 
 
 _WORKERS = (  # by all their names since Keras 1

@@ -183,13 +183,15 @@ def _checked_models(models: Any) -> list[Any]:
         )
     if not models:
         raise ValueError("The list of models is empty: there is nothing to train.")
+    seen: set[int] = set()
     for index, model in enumerate(models):
         _check_model(model, f"Model {index} of the list")
-        if any(model is other for other in models[:index]):
+        if id(model) in seen:
             raise ValueError(
                 f"Model {index} of the list appears twice: train a copy, "
                 "models.clone_model(model)."
             )
+        seen.add(id(model))
     return list(models)
 
 

@@ -19,7 +19,7 @@ import functools
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from operator import is_, itemgetter
 from typing import Any
 
 import numpy as np
@@ -283,10 +283,8 @@ class _Entry:
     array: tuple[Any, ...] | None  # the shape and type of a variable
     token: Any
     kinds: tuple[Any, ...]  # of its values
-    exact: Getter  # values that are equal to these
-    numbers: tuple[Any, ...]
-    inexact: Getter  # plain values that have these texts
-    texts: tuple[str, ...]
+    exact: Mapping[int, Any]  # values that are equal to these
+    inexact: Mapping[int, str]  # plain values that have these texts
     empty: tuple[int, ...]  # where there are containers with nothing in them
     # Values to open: where they are, and the number of the object in the walk.
     opened: tuple[tuple[int, int], ...]
@@ -307,12 +305,12 @@ def _walk(model: Any) -> tuple[_Form, list[Any]]:
             if number == len(objects):
                 objects.append(values[index])
             opened.append((index, number))
-        exact, inexact = _getter(sorts["exact"]), _getter(sorts["inexact"])
         entries.append(
             _Entry(
                 type(obj), *_fast(obj), _kind_of_array(obj), token,
-                tuple(map(type, values)), exact, exact(values), inexact,
-                _texts(inexact(values)), tuple(sorts["empty"]), tuple(opened),
+                tuple(map(type, values)), {n: values[n] for n in sorts["exact"]},
+                {n: repr(values[n]) for n in sorts["inexact"]}, tuple(sorts["empty"]),
+                tuple(opened),
             )
         )  # fmt: skip
     return _Form(entries), objects
@@ -341,14 +339,41 @@ def _fast(obj: Any) -> tuple[tuple[str, ...] | None, Getter]:
 
 
 class _Form:
-    """A walk that other models can be compared with; it keeps no model alive."""
+    """A walk that other models can be compared with; it keeps no model alive.
+
+    The values of all objects are taken in a row, behind the model itself, and then
+    compared at once.
+    """
 
     def __init__(self, entries: Sequence[_Entry]) -> None:
         tokens = [
-            (e.kind, e.token, e.kinds, e.numbers, e.texts, e.opened) for e in entries
+            (e.kind, e.token, e.kinds, *_items(e.exact), *_items(e.inexact), e.opened)
+            for e in entries
         ]
         self.key = Key(tuple(tokens))
-        self._entries = [tuple(vars(entry).values()) for entry in entries]
+        self._kinds = [entries[0].kind]
+        places = {0: 0}  # of objects among the values
+        exact, inexact = dict[int, Any](), dict[int, str]()
+        empty, again = list[int](), dict[int, int]()
+        for entry in entries:
+            start = len(self._kinds)
+            self._kinds += entry.kinds
+            exact |= {start + index: value for index, value in entry.exact.items()}
+            inexact |= {start + index: text for index, text in entry.inexact.items()}
+            empty += [start + index for index in entry.empty]
+            for index, number in entry.opened:
+                place = places.setdefault(number, start + index)
+                if place != start + index:
+                    again[start + index] = place
+        self._opened: list[tuple[Any, ...]] = [
+            (places[n], e.kind, e.names, e.values_of, e.array, _opener(e.kind), e.token)
+            for n, e in enumerate(entries)
+        ]
+        self._exact, self._numbers = _getter(list(exact)), tuple(exact.values())
+        self._inexact, self._texts = _getter(list(inexact)), tuple(inexact.values())
+        self._empty = _getter(empty)
+        self._again, self._firsts = _getter(list(again)), _getter(list(again.values()))
+        self._objects = _getter([places[number] for number in range(len(entries))])
         self._variables = [
             number
             for number, entry in enumerate(entries)
@@ -361,46 +386,50 @@ class _Form:
 
     def variables_of(self, model: Any) -> tuple[Variable, ...] | None:
         """Return the variables of a model of the same structure, None for others."""
-        objects = [model] if type(model) is self._entries[0][0] else []
-        for obj, entry in zip(objects, self._entries, strict=False):
-            (kind, names, values_of, array, token, kinds, exact, numbers, inexact,
-             texts, empty, opened) = entry  # fmt: skip
+        values = [model]
+        for place, kind, names, values_of, array, opener, token in self._opened:
+            obj = values[place]
+            if type(obj) is not kind:
+                return None
             if names is not None:
                 attributes = obj.__dict__
                 if tuple(attributes) != names:
                     return None
-                values = values_of(attributes)
+                values += values_of(attributes)
                 if array is not None:
                     own = obj.unsynced_array
                     if (own.shape, own.dtype) != array:
                         return None
             elif kind is list or kind is tuple:
-                values = tuple(obj)
+                if len(obj) != token:
+                    return None
+                values += obj
             else:
-                own_token, values = _opener(kind)(obj)
+                own_token, opened = opener(obj)
                 if own_token != token:
                     return None
-            if tuple(map(type, values)) != kinds:
-                return None
-            if numbers and exact(values) != numbers:
-                return None
-            if texts and _texts(inexact(values)) != texts:
-                return None
-            for index in empty:
-                if values[index]:
-                    return None
-            for index, number in opened:
-                if number == len(objects):
-                    objects.append(values[index])
-                elif objects[number] is not values[index]:
-                    return None
+                values += opened
+        return self._variables_if_equal(values)
+
+    def _variables_if_equal(self, values: list[Any]) -> tuple[Variable, ...] | None:
+        """Return the variables among the values of all objects, if these are equal."""
+        is_equal = (
+            list(map(type, values)) == self._kinds
+            and self._exact(values) == self._numbers
+            and tuple(map(repr, self._inexact(values))) == self._texts
+            and not any(self._empty(values))
+            and all(map(is_, self._again(values), self._firsts(values)))
+        )
+        if not is_equal:
+            return None
+        objects = self._objects(values)
         # What is one object here must not be two there.
-        is_same = len(set(map(id, objects))) == len(self._entries)
+        is_same = len(set(map(id, objects))) == len(objects)
         return self.variables_among(objects) if is_same else None
 
 
-def _texts(values: Sequence[Any]) -> tuple[str, ...]:
-    return tuple(map(repr, values))
+def _items(values: Mapping[int, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    return tuple(values), tuple(values.values())
 
 
 class _Recent:

@@ -20,12 +20,8 @@ from ganglion.compiler.ir.pointwise import exp
 from ganglion.compiler.ir.shaping import sum_, transpose
 from ganglion.compiler.plan.kernels import Contract
 
-SMALL = {
-    "packed_bytes": 0,
-    "packed_transposed": 0,
-    "fewest_packed_rows": 1,
-    "prefetched_left": 0,
-}
+SMALL = {"packed_bytes": 0, "packed_in_batch": 0, "packed_transposed": 0}
+SMALL |= {"fewest_packed_rows": 1, "prefetched_left": 0}
 NEVER = {"packed_bytes": 2**60, "packed_transposed": 2**60}
 BLOCKS = {"packed_columns": 64, "packed_block_rows": 56, "merged_rows": 112}
 BLOCKS |= {"packed_grain": 1, "inner_block": 32}
@@ -181,6 +177,13 @@ def test_only_large_products_are_packed():
     assert packed(product(64, 512, columns)[0])[1] is not None
     assert packed(product(64, 512, columns - 1)[0])[1] is None
     assert packed(product(CPU.fewest_packed_rows - 1, 512, columns)[0])[1] is None
+
+
+def test_a_batch_of_smaller_ones_is_packed():
+    batch = (CPU.packed_bytes // CPU.packed_in_batch,)
+    columns = CPU.packed_in_batch // (4 * 128)
+    assert packed(product(64, 128, columns, batch=batch)[0])[1] is not None
+    assert packed(product(64, 128, columns - 1, batch=batch)[0])[1] is None
 
 
 def test_a_transposed_right_matrix_is_copied_unless_it_is_large():

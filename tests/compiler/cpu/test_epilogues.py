@@ -21,7 +21,12 @@ from ganglion.compiler.plan.plan import PlanError, verify
 from ganglion.compiler.plan.time_loop import TimeLoop
 from ganglion.optimizers import SGD
 
-PACKED = {"packed_bytes": 0, "packed_columns": 64, "packed_block_rows": 56}
+PACKED = {
+    "packed_bytes": 0,
+    "packed_in_batch": 0,
+    "packed_columns": 64,
+    "packed_block_rows": 56,
+}
 PACKED |= {"merged_rows": 112, "packed_grain": 1, "inner_block": 32}
 
 

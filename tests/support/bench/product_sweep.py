@@ -18,6 +18,7 @@ import argparse
 import ctypes
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -46,7 +47,6 @@ OTHERS = (
 )  # fmt: skip
 BATCHES = ((32, 64, 64, 64), (128, 50, 32, 50), (16, 256, 64, 256), (8, 512, 512, 512))
 MIN_SECONDS, MOST_SECONDS = 0.01, 2.0  # of a run, and of an engine in all
-PAUSE = 0.04  # seconds after which the threads of any engine sleep
 
 
 class Shape(NamedTuple):
@@ -204,8 +204,11 @@ class Engine:
     def _ask(self, what: object) -> float:
         assert self._process.stdin
         assert self._process.stdout
+        self._process.send_signal(signal.SIGCONT)
         print(json.dumps(what), file=self._process.stdin, flush=True)
-        return float(self._process.stdout.readline())
+        answer = float(self._process.stdout.readline())
+        self._process.send_signal(signal.SIGSTOP)  # its threads may spin on and on
+        return answer
 
     def prepare(self, shape: Shape) -> None:
         """Get ready for a product."""
@@ -230,7 +233,6 @@ def measured(
         ):
             break  # another one would take too long
         for name, engine in engines.items():
-            time.sleep(PAUSE)
             speeds[name].append(shape.flops / engine.seconds() / 1e9)
     return speeds
 

@@ -95,10 +95,24 @@ def grid_of(kernel: Contract) -> Grid:
         each = -(-tiles // -(-tiles * high // CPU.packed_block_rows)) * high
     down, merged = -(-rows.size // each), max(1, CPU.merged_rows // each)
     pieces = kernel.parallel * down * strips
-    fewest = max(1, pieces // CPU.many_threads)  # for each of many threads to have some
-    grain = min(strips, CPU.packed_grain, fewest)
+    grain = even_grain(pieces, min(strips, CPU.packed_grain))
     blocks = (CPU.packed_columns, CPU.inner_block)
     return Grid(pieces, grain, down, each, merged, strips, *blocks)
+
+
+def even_grain(pieces: int, most: int) -> int:
+    """Return how many pieces a thread takes at once: the most that leave equal shares.
+
+    >>> [even_grain(pieces, 8) for pieces in (16, 96, 160, 256, 576)]
+    [1, 6, 5, 8, 6]
+    """
+
+    def largest_share(grain: int) -> int:
+        return -(-pieces // (grain * CPU.many_threads)) * grain
+
+    grains = range(most, 0, -1)
+    least = min(map(largest_share, grains))
+    return next(g for g in grains if largest_share(g) <= CPU.equal_share * least)
 
 
 def _rows_of_batch(kernel: Contract) -> Axis | None:
@@ -150,16 +164,17 @@ def _is_worth_packing(kernel: Contract) -> bool:
     if 1 not in (row.left, inner.left) or 1 not in (column.right, inner.right):
         return False
     nbytes = column.size * inner.size * kernel.out.buffer.dtype.itemsize
+    every = nbytes * math.prod(axis.size for axis in kernel.batch if axis.right)
     rows = _rows_of_batch(kernel) or row
     if kernel.rounded:  # as they are packed: otherwise they are copied, too
         return rows.size >= CPU.fewest_packed_rows and column.size >= 2 * WIDTH
     if column.right != 1:
-        batch = math.prod(axis.size for axis in kernel.batch if axis.right)
-        return nbytes * batch >= CPU.packed_transposed and column.size >= WIDTH
+        return every >= CPU.packed_transposed and column.size >= WIDTH
     is_long = inner.size >= CPU.blocked_inner and not kernel.batch
     if is_long and row.left == 1 and row.size <= CPU.prefetched_left:
         return False
-    return rows.size >= CPU.fewest_packed_rows and nbytes >= CPU.packed_bytes
+    is_large = every >= CPU.packed_bytes and nbytes >= CPU.packed_in_batch
+    return rows.size >= CPU.fewest_packed_rows and is_large
 
 
 def in_blocks(kernel: Contract) -> bool:

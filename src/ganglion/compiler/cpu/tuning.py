@@ -52,7 +52,8 @@ class CpuTuning:
     prefetched_pages: int = 16  # of a buffer: smaller ones stay in the cache
 
     # ---- large products, whose matrices are packed
-    packed_bytes: int = 2**21  # of a right matrix, at least
+    packed_bytes: int = 2**21  # of right matrices, at least
+    packed_in_batch: int = 2**18  # of each of them
     packed_transposed: int = 2**18  # likewise, of one that would be copied as a whole
     fewest_packed_rows: int = 28
     packed_rows: int = 14  # of a tile
@@ -96,6 +97,7 @@ class CpuTuning:
     thread_splits: int = 32  # parts of a batch or a long sum, for any number of threads
     enough_pieces: int = 8  # of a contraction, for threads to share as they are
     many_threads: int = 16  # that fewer pieces are cut further for
+    equal_share: float = 1.05  # of large products, in units of the smallest possible
     even_share: float = 1.25  # of the slowest of those, in units of an equal one
     map_grain: int = 64  # elements of a map over one axis that stay on one thread
     # What waiting for all threads costs at least: others' results are fetched, too.

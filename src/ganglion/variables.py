@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import config, tensors
+from ganglion import config, tensors, tree
 from ganglion.compiler import device_arrays
 from ganglion.compiler.ir.graph import (
     Constant,
@@ -638,6 +638,8 @@ def read(x: Any, dtype: Any = None) -> Value:
         value = None if recording is None else recording.value_of(x)
         if value is not None:
             return value
+    if isinstance(x, (list, tuple)) and _any_followed(x, scope):
+        return read(call_function("stack", list(x)))
     if isinstance(x, Number) and scope is not None and not scope.concrete:
         dtype = np.dtype(dtype or config.floatx())
         if is_float(dtype) or (dtype.kind in "iu" and x.is_integer()):
@@ -653,6 +655,18 @@ def read(x: Any, dtype: Any = None) -> Value:
         elif is_python and array.dtype == np.int64:
             dtype = "int32"
     return Constant(array, dtype)
+
+
+def _any_followed(parts: Any, scope: Scope | None) -> bool:
+    """Return whether gradients of parts may be asked for: as arrays they have none."""
+    recording = tensors.recording()
+    if scope is None and recording is None:
+        return False
+    return any(
+        isinstance(leaf, (Value, Variable))
+        or (recording is not None and recording.value_of(leaf) is not None)
+        for leaf in tree.flatten(parts)
+    )
 
 
 def _constant(variable: Variable) -> Value:

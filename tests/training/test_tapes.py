@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ganglion
-from ganglion import ops, tensors
+from ganglion import losses, ops, tensors
 from ganglion.variables import Scope
 
 X = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]], "float32")
@@ -279,3 +279,23 @@ def test_a_tape_knows_a_call_that_was_made_before_it_began() -> None:
     eager = slopes(X)
     np.testing.assert_allclose(eager, np.repeat(X.sum(0)[:, None], 2, 1), rtol=1e-5)
     np.testing.assert_allclose(ganglion.function(slopes)(X), eager, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("function", "slope"),
+    [
+        (lambda x: ops.sum([x, x * x]), [3, 5]),
+        (lambda x: ops.convert_to_tensor([[x[0], 1.0], [0.0, x[1] * x[0]]]), [3, 1]),
+        (lambda x: ops.concatenate([x, [x[0]]]), [2, 1]),
+        (lambda x: x * [x[1], x[1]], [2, 5]),
+        (lambda x: losses.mean_squared_error([x], [x * x]), [0, 6]),
+    ],
+)
+def test_lists_of_tensors_have_gradients(function, slope):
+    point = ganglion.Variable([1.0, 2.0])
+    with ganglion.GradientTape() as tape:
+        y = ops.sum(function(point * 1.0))
+    np.testing.assert_allclose(tape.gradient(y, point), slope)
+    traced = ganglion.function(lambda x: function(x))  # lists of traced values, too
+    np.testing.assert_allclose(traced(point.numpy()), function(point.numpy()))
+    assert traced.tracing_count == 1

@@ -358,9 +358,23 @@ ROWS = np.array([1.0, 2.0, 3.0, 4.0], np.float32)
         lambda tf, x: tf.reshape(x, (2, 2))[tf.reshape(x, (2, 2)) > 1.5],
         lambda tf, x: tf.gather(x, tf.where(x > 1.5)[:, 0]),
         lambda tf, x: tf.linalg.expm(tf.reshape(x, (2, 2)) * 0.1),
+        lambda tf, x: tf.abs(tf.signal.fft(tf.cast(x, tf.complex64))),
+        lambda tf, x: tf.abs(tf.signal.stft(x, 2, 1)),
+        lambda tf, x: tf.math.real(tf.math.conj(tf.signal.rfft(x)) * tf.signal.rfft(x)),
+        lambda tf, x: tf.math.angle(tf.signal.rfft(x * x)),
+        lambda tf, x: tf.math.real(tf.signal.ifft(tf.signal.fft(tf.complex(x, -x)))),
+        lambda tf, x: tf.signal.irfft(tf.signal.rfft(x) / tf.complex(2.0, 1.0)),
+        lambda tf, x: tf.math.imag(tf.exp(tf.complex(x * 0.0, x))),
+        lambda tf, x: tf.abs(tf.signal.fftshift(tf.signal.rfft(x * x))) * [1.0, 2, 3],
+        lambda tf, x: tf.math.real(
+            tf.signal.ifft2d(tf.signal.fft2d(tf.cast([x, x * x], tf.complex64)))
+        ),
+        lambda tf, x: tf.abs(
+            tf.reduce_sum(tf.reshape(tf.signal.rfft(x), (1, -1))[:, :2] - 1.0, axis=1)
+        ),
     ],
 )
-def test_slopes_of_what_is_chosen_by_numbers_are_tensorflows(function):
+def test_slopes_of_arrays_and_complex_numbers_are_tensorflows(function):
     slopes = []
     for module in (namespaces.load(""), tf):
         point = module.Variable(ROWS)
@@ -382,6 +396,25 @@ def test_parts_are_chosen_by_numbers_in_a_layer_that_is_called_on_arrays():
     with keras.GradientTape() as tape:
         y = layer(point * 1.0, np.array([0, 1, 0, 1]))
     assert tape.gradient(y, point).numpy().tolist() == [1, -1, 1, -1]
+
+
+def test_a_function_returns_complex_numbers():
+    for module in (namespaces.load(""), tf):
+        whole = module.function(lambda x, tf=module: tf.signal.rfft(x))(ROWS)
+        assert whole.dtype == np.complex64
+        np.testing.assert_allclose(whole.numpy(), np.fft.rfft(ROWS), rtol=1e-5)
+        rows = module.data.Dataset.from_tensor_slices(ROWS.reshape(2, 2))
+        (batch,) = rows.map(lambda x, tf=module: tf.signal.rfft(x)).batch(2)
+        np.testing.assert_allclose(module.abs(batch), [[3, 1], [7, 1]], rtol=1e-5)
+
+
+def test_what_is_not_computed_with_complex_numbers_is_refused_by_name():
+    ours = namespaces.load("")
+    with (
+        ours.GradientTape(),
+        pytest.raises(NotImplementedError, match=r"tf\.math\.erf"),
+    ):
+        ours.math.erf(ours.signal.rfft(ROWS))
 
 
 def test_decoders_of_ctc_are_tensorflows():

@@ -151,7 +151,7 @@ arrays.segment_sqrt_n(data, segment_ids, num_segments)
         as_string(input) = texts.as_string(input)
         boolean_mask(tensor, mask, axis) = arrays.boolean_mask(tensor, mask, axis)
         broadcast_to(input, shape) = broadcast_to(x, shape)
-        cast(x, dtype) = cast(x, dtype)
+        cast(x, dtype) = complexes.cast(x, dtype)
         clip_by_global_norm(t_list, clip_norm) = \
 arrays.clip_by_global_norm(t_list, clip_norm)
         clip_by_norm(t, clip_norm, axes) = arrays.clip_by_norm(t, clip_norm, axes)
@@ -670,7 +670,7 @@ OBJECTS = {
     "data.experimental.cardinality": "compat.tensorflow.objects.cardinality",
     "device": "compat.tensorflow.objects.labelled",
     "dtypes.as_dtype": "compat.tensorflow.dtypes.as_dtype",
-    "dtypes.cast": "ops.cast",
+    "dtypes.cast": "compat.tensorflow.complexes.cast",
     "DType": "compat.tensorflow.dtypes.DType",
     "as_dtype": "compat.tensorflow.dtypes.as_dtype",
     "constant_initializer": "initializers.Constant",

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 from ganglion import ops
 from ganglion.compat import aliases
-from ganglion.compat.tensorflow import arrays, dtypes, names, texts
+from ganglion.compat.tensorflow import arrays, complexes, dtypes, names, texts
 from ganglion.compat.tensorflow.objects import InvalidArgumentError
 from ganglion.compiler.ir.graph import ShapeError
 
 _OWN = frozenset({
-    "arrays", "boxes", "host", "nets", "pictures", "runtime", "signals", "special",
-    "texts",
+    "arrays", "boxes", "complexes", "host", "nets", "pictures", "runtime", "signals",
+    "special", "texts",
 })  # fmt: skip
 # Arguments that are one tensor each; numbers and lists are converted for functions of
 # these modules, which ask for shapes and types.
@@ -27,6 +27,7 @@ _TENSORS = frozenset({
     "input", "input_", "labels", "logits", "matrix", "params", "per_example_loss",
     "predictions", "signal", "signals", "t", "tensor", "x", "y",
 })  # fmt: skip
+_PLAIN = (list, tuple, bool, int, float)
 _NUMERIC = ("arrays", "boxes", "nets", "pictures", "signals", "special")
 # Labels and hints for TensorFlow's graphs, which change no result.
 _HINTS = ("name", "parallel_iterations", "back_prop", "swap_memory", "validate_indices")
@@ -129,6 +130,7 @@ def _renamed(
     on_texts = texts.ON_TEXTS.get(name)
     is_numeric = entry.target.partition(".")[0] in _NUMERIC
     tensors = [key for key in entry.arguments if is_numeric and key in _TENSORS]
+    is_numeric_call = not entry.target.startswith(("complexes.", "signals."))
     is_drawing = name.startswith(_DRAWING) and name != "random.set_seed"
 
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -136,6 +138,8 @@ def _renamed(
             kwargs.pop(label, None)
         for old in names.OLD_ARGUMENTS.keys() & kwargs.keys() - renamed.keys():
             kwargs[names.OLD_ARGUMENTS[old]] = kwargs.pop(old)
+        if is_numeric_call and complexes.has_pairs((args, kwargs)):
+            return complexes.called(name, called, args, kwargs)
         if on_texts is not None and texts.has_texts((args, kwargs)):
             return on_texts(*args, **kwargs)
         if is_open:
@@ -154,7 +158,7 @@ def _renamed(
                 f"here are {', '.join(entry.arguments)}."
             )
         for key in tensors:
-            if isinstance(arguments.get(key), (list, tuple, int, float)):
+            if type(arguments.get(key)) in _PLAIN:
                 arguments[key] = ops.convert_to_tensor(arguments[key])
         if is_drawing and isinstance(arguments.get("seed"), int):
             arguments["seed"] = arrays.lasting_seed(arguments["seed"])

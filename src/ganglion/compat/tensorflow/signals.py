@@ -8,25 +8,30 @@ from typing import Any
 import numpy as np
 
 from ganglion import ops
-from ganglion.compat.tensorflow.arrays import known
+from ganglion.compat.tensorflow.complexes import Pair, as_pair, is_followed
 from ganglion.tensors import as_tensor
 
 
 def make_complex(real: Any, imag: Any) -> Any:
     """Return complex numbers of their two parts."""
-    name = "complex"
-    parts = known(real, name), known(imag, name)
+    if is_followed(real, imag):
+        return Pair(ops.convert_to_tensor(real), ops.convert_to_tensor(imag))
+    parts = np.asarray(real), np.asarray(imag)
     kind = np.complex128 if parts[0].dtype == np.float64 else np.complex64
     return as_tensor((parts[0] + 1j * parts[1]).astype(kind))
 
 
-def _host_transform(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a transform that NumPy computes, in TensorFlow's types."""
+def _transform(
+    name: str, on_host: Callable[..., Any], followed: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return a transform: NumPy's on numbers, and one of ops where it is followed."""
 
     def transform(input: Any, *args: Any) -> Any:  # noqa: A002 (TensorFlow's name)
-        numbers = known(input, f"signal.{name}")
+        if is_followed(input):
+            return followed(input, *args)
+        numbers = np.asarray(input)
         is_double = numbers.dtype.itemsize // (1 + (numbers.dtype.kind == "c")) > 4
-        result = function(numbers, *args)
+        result = on_host(numbers, *args)
         single = np.complex64 if result.dtype.kind == "c" else np.float32
         return as_tensor(result if is_double else result.astype(single))
 
@@ -35,24 +40,57 @@ def _host_transform(name: str, function: Callable[..., Any]) -> Callable[..., An
     return transform
 
 
-fft = _host_transform("fft", np.fft.fft)
-ifft = _host_transform("ifft", np.fft.ifft)
-fft2d = _host_transform("fft2d", np.fft.fft2)
-ifft2d = _host_transform("ifft2d", np.fft.ifft2)
-fftshift = _host_transform("fftshift", np.fft.fftshift)
-ifftshift = _host_transform("ifftshift", np.fft.ifftshift)
+def _parts(x: Any) -> tuple[Any, Any]:
+    pair = as_pair(x)
+    return pair.real, pair.imag
+
+
+def _inverse(x: Any) -> Pair:
+    real, imag = _parts(x)
+    count = int(real.shape[-1])
+    first, second = ops.fft((real, -imag))
+    return Pair(first / count, -second / count)
+
+
+def _shifted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what moves the parts of numbers, along each of the axes."""
+
+    def shift(x: Any, axes: Any = None) -> Pair:
+        real, imag = _parts(x)
+        for axis in range(len(real.shape)) if axes is None else np.ravel(axes).tolist():
+            order = function(np.arange(int(real.shape[axis])))
+            real, imag = (ops.take(part, order, axis=axis) for part in (real, imag))
+        return Pair(real, imag)
+
+    return shift
+
+
+fft = _transform("fft", np.fft.fft, lambda x: Pair(*ops.fft(_parts(x))))
+ifft = _transform("ifft", np.fft.ifft, _inverse)
+fft2d = _transform("fft2d", np.fft.fft2, lambda x: Pair(*ops.fft2(_parts(x))))
+ifft2d = _transform("ifft2d", np.fft.ifft2, lambda x: Pair(*ops.ifft2(_parts(x))))
+fftshift = _transform("fftshift", np.fft.fftshift, _shifted(np.fft.fftshift))
+ifftshift = _transform("ifftshift", np.fft.ifftshift, _shifted(np.fft.ifftshift))
+_rfft = _transform(
+    "rfft", np.fft.rfft, lambda x, count: Pair(*ops.rfft(x, fft_length=count))
+)
+_irfft = _transform(
+    "irfft", np.fft.irfft, lambda x, count: ops.irfft(_parts(x), fft_length=count)
+)
 
 
 def rfft(input_tensor: Any, fft_length: Any = None) -> Any:
     """Return the half of a transform that real numbers have."""
-    count = None if fft_length is None else int(np.ravel(fft_length)[0])
-    return _host_transform("rfft", np.fft.rfft)(input_tensor, count)
+    return _rfft(input_tensor, _count(fft_length))
 
 
 def irfft(input_tensor: Any, fft_length: Any = None) -> Any:
     """Return the real numbers behind half of a transform."""
-    count = None if fft_length is None else int(np.ravel(fft_length)[0])
-    return _host_transform("irfft", np.fft.irfft)(input_tensor, count)
+    return _irfft(input_tensor, _count(fft_length))
+
+
+def _count(fft_length: Any) -> int | None:
+    return None if fft_length is None else int(np.ravel(fft_length)[0])
 
 
 def _window(name: str, function: Callable[[int], np.ndarray]) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ from cuda_checks import emulated, precision
 import ganglion as keras
 from ganglion import config, layers
 from ganglion.compiler import reference
-from ganglion.compiler.cuda import backend, code, emit, pipeline
+from ganglion.compiler.cuda import backend, code, emit, pipeline, prelude
 from ganglion.compiler.cuda.direct_weights import direct_weights
 from ganglion.compiler.cuda.launches import partitions_of
 from ganglion.compiler.cuda.model_states import ModelRows
@@ -215,6 +215,18 @@ def test_a_resident_block_computes_what_the_reference_does(build):
         reference.compile(steps[0].program).run(data, meant, steps_taken)
     for name, array in meant.items():
         np.testing.assert_allclose(state[name], array, 0.03, 0.03, err_msg=name)
+
+
+@emulation
+def test_threads_of_a_whole_warp_draw_offsets_for_each_other(monkeypatch):
+    plain = prelude.device_text
+
+    def of_whole_warps(name):  # 32 rows, which the emulation does not know of
+        includes, text = plain(name)
+        return includes, text.replace("= is_whole_warp()", "= true")
+
+    monkeypatch.setattr(prelude, "device_text", of_whole_warps)
+    test_a_resident_block_computes_what_the_reference_does(deep_regression)
 
 
 @emulation

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "src"))
 
 PROBES = ("mnist-perceptron", "mnist-mlp", "mnist-cnn", "cifar10-cam")
 SECONDS = 0.3  # of a turn
-MOST_STEPS = 64  # of an epoch
+FEW_STEPS, MOST_STEPS = 8, 64  # of an epoch
 NOISE = 1.03  # a step up by less is none
 
 
@@ -34,46 +34,54 @@ def serve() -> None:
     """Train the network that each line names; print milliseconds and a digest."""
     from ganglion.compiler.cpu.threads import close_pool
 
-    trainings: dict[str, Any] = {}
+    trainings: dict[str, Training] = {}
     for line in sys.stdin:
         name = line.strip()
+        answer: str | float
         if name in trainings:
-            answer = timed(trainings[name])
+            answer = trainings[name].milliseconds()
         else:
-            trainings[name] = prepared(name)
-            answer = trainings[name]()
+            trainings[name] = Training(name)
+            answer = trainings[name].digest()
         close_pool()  # or the next process could not have these cores for itself
         print(json.dumps(answer), flush=True)
 
 
-def prepared(name: str) -> Any:
-    """Return a function that trains for one epoch, and digests the weights."""
-    import numpy as np
+class Training:
+    """A network to be trained on noise, again and again."""
 
-    from ganglion import recipes, utils
+    def __init__(self, name: str) -> None:
+        from ganglion import recipes, utils
 
-    recipe = recipes.plain(recipes.get(name))
-    utils.set_random_seed(0)
-    model = recipes.build(recipe)
-    steps = MOST_STEPS if recipe.parameters < 200_000 else 8
-    x, y = recipes.noise(recipe, steps * recipe.batch_size)
+        recipe = recipes.plain(recipes.get(name))
+        utils.set_random_seed(0)
+        self._model, self._batch = recipes.build(recipe), recipe.batch_size
+        self._x, self._y = recipes.noise(recipe, MOST_STEPS * recipe.batch_size)
 
-    def train(digests: bool = True) -> Any:
-        model.fit(x, y, batch_size=recipe.batch_size, shuffle=False, verbose=0)
-        if not digests:
-            return steps
-        weights = map(np.ascontiguousarray, model.get_weights())
+    def _train(self, steps: int) -> float:
+        """Train for an epoch of so many steps; return its seconds."""
+        start, rows = time.perf_counter(), steps * self._batch
+        data = self._x[:rows], self._y[:rows]
+        self._model.fit(*data, batch_size=self._batch, shuffle=False, verbose=0)
+        return time.perf_counter() - start
+
+    def digest(self) -> str:
+        """Return what the weights are after a short epoch."""
+        import numpy as np
+
+        self._train(FEW_STEPS)
+        weights = map(np.ascontiguousarray, self._model.get_weights())
         return hashlib.sha256(b"".join(w.tobytes() for w in weights)).hexdigest()
 
-    return train
-
-
-def timed(train: Any) -> float:
-    """Return the milliseconds of a step in epochs that take a while."""
-    start, steps = time.perf_counter(), 0
-    while (seconds := time.perf_counter() - start) < SECONDS:
-        steps += train(digests=False)
-    return seconds / steps * 1e3
+    def milliseconds(self) -> float:
+        """Return those of a step, in epochs as long as a turn allows."""
+        short = self._train(FEW_STEPS)
+        most = int(SECONDS / short * FEW_STEPS)
+        steps = max(FEW_STEPS, min(most, MOST_STEPS))
+        times = [self._train(steps)]
+        while sum(times) < SECONDS:
+            times.append(self._train(steps))
+        return statistics.fmean(times) / steps * 1e3
 
 
 def started(threads: int) -> subprocess.Popen[str]:

@@ -367,7 +367,6 @@ def _known(name: str, kind: str, names: Iterable[str], variable: str = "") -> st
 
 
 _encoded_name = cache(os.environ.encodekey)  # as the environment knows it
-_encoded_environment = getattr(os.environ, "_data", None)
 
 
 def environment_variable(name: str) -> str:
@@ -379,8 +378,8 @@ def environment_variable(name: str) -> str:
     >>> environment_variable("NOT_SET")
     ''
     """
-    known = _encoded_environment
-    if known is not None and _encoded_name(name) not in known:
+    names = getattr(os.environ, "_data", None)
+    if names is not None and _encoded_name(name) not in names:
         return ""
     return os.environ.get(name, "")
 

@@ -151,8 +151,7 @@ class _Reduction:
         self.length = math.prod(kernel.shape[len(kernel.outer) :])
         self.tiles = -(-self.results // tiling.across)
         wide = is_wide(fused.buffers(), self.results, self.length)
-        axes = rows.axes if rows else ()
-        self.body = Body(wide, axes, fused.in_block)
+        self.body = Body(wide, rows.axes if rows else (), spec.approximate)
         self.exprs = kernel.exprs
         self.dtypes = [self._total_dtype(expr.dtype) for expr in self.exprs]
         argmax = kernel.how == "argmax"
@@ -192,11 +191,11 @@ class _Reduction:
             self._each_lane(f"{total}[lane] = {first};")
 
     def emitted(self) -> Emitted:
-        body, tiling, thread = self.body, self.tiling, self.body.thread
+        body, tiling = self.body, self.tiling
         if tiling.beside:
-            x, g = f"{thread} % {tiling.across}", f"{thread} / {tiling.across}"
+            x, g = f"THREAD % {tiling.across}", f"THREAD / {tiling.across}"
         else:
-            x, g = f"{thread} / {tiling.along}", f"{thread} % {tiling.along}"
+            x, g = f"THREAD / {tiling.along}", f"THREAD % {tiling.along}"
         body.do(f"const int x = {x}, g = {g};")
         tiles = self.tiles * tiling.splits
         with body.block(f"for (int tile = block; tile < {tiles}; tile += blocks)"):
@@ -213,9 +212,7 @@ class _Reduction:
             wanted = f"g == 0 && i < {self.results}"
             with body.block(f"if ({wanted}{' && last' * (tiling.splits > 1)})"):
                 self._finish()
-        shared = len(self.types) * self._shared_each()
-        if tiling.splits > 1:
-            shared = max(shared, 16)  # of `am_last`
+        shared = max(len(self.types) * self._shared_each(), 16)
         return body.emitted(min(tiles, MOST_BLOCKS), shared)
 
     def _shared_each(self) -> int:

@@ -367,3 +367,14 @@ def test_lines_of_files_whose_names_are_elements(tmp_path):
     names = Dataset.list_files(str(tmp_path / "*"), shuffle=False)
     lines = names.interleave(ours.data.TextLineDataset, cycle_length=2)
     assert [str(line.numpy(), "ascii") for line in lines] == ["a1", "b1", "a2", "b2"]
+
+
+def test_batches_of_validation_are_those_of_its_own_data():
+    x = np.arange(10, dtype=np.float32)[:, None]
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Identity()])
+    model.compile("sgd", "mae")
+    data = Dataset.from_tensor_slices((x, 0 * x))
+    history = model.fit(
+        data.batch(5), validation_data=data.batch(2), validation_steps=2, verbose=0
+    )
+    assert history.history["val_loss"] == [1.5]

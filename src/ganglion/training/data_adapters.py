@@ -434,9 +434,11 @@ def validation_source(
     model: TrainableModel, validation_data: Any, batch_size: int | None = None
 ) -> Source:
     """Return the source that `validation_data` stands for."""
-    x, y, _, shuffle = as_rows(validation_data, None, None)
+    x, y, own_size, shuffle = as_rows(validation_data, None, None)
     if shuffle is not None:
-        return table(model, x, y)
+        held_out = table(model, x, y)
+        held_out.batch_size = own_size
+        return held_out
     if is_stream(validation_data):
         return source(model, validation_data)
     is_tuple = isinstance(validation_data, (tuple, list))

@@ -33,6 +33,12 @@ def test_early_stopping_goes_back_to_the_best_weights(capsys):
     )
 
 
+def test_early_stopping_knows_the_best_epoch_without_its_weights():
+    stop = EarlyStopping(patience=2)
+    fit(Model(), [0.5, 0.4, 0.45, 0.42, 0.1], stop)
+    assert stop.best_epoch == 1
+
+
 def test_early_stopping_can_be_used_again():
     stop = EarlyStopping(patience=1)
     fit(Model(), [0.1, 0.2, 0.3], stop)

@@ -181,7 +181,7 @@ class EarlyStopping(MonitorCallback):
         if current is None or epoch < self.start_from_epoch:
             return
         improved = self._is_improvement(current, self.best)
-        if improved or self.best_weights is None:
+        if improved or (self.restore_best_weights and self.best_weights is None):
             self.best_epoch = epoch
             if self.restore_best_weights:
                 self.best_weights = self.model.get_weights()

@@ -378,3 +378,20 @@ def test_batches_of_validation_are_those_of_its_own_data():
         data.batch(5), validation_data=data.batch(2), validation_steps=2, verbose=0
     )
     assert history.history["val_loss"] == [1.5]
+
+
+def test_a_list_that_is_yielded_is_a_tensor_where_one_is_promised():
+    for tf in (ours, theirs):
+        lists = tf.data.Dataset.from_generator(
+            lambda: ([n] * n for n in (1, 3, 2)),
+            output_signature=tf.TensorSpec([None], tf.int32),
+        )
+        batches = [x.numpy().tolist() for x in lists.padded_batch(2)]
+        assert batches == [[[1, 0, 0], [3, 3, 3]], [[2, 2]]]
+
+
+def test_a_pass_that_has_ended_is_out_of_range():
+    iterator = iter(Dataset.range(1))
+    assert int(iterator.get_next()) == 0
+    with pytest.raises(ours.errors.OutOfRangeError):
+        iterator.get_next()

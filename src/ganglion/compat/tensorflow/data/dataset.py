@@ -20,6 +20,7 @@ from ganglion.compat.tensorflow.data.sources import (
     Rows,
     drawn_seed,
 )
+from ganglion.compat.tensorflow.objects import OutOfRangeError
 from ganglion.system.prefetch import prefetched
 
 AUTOTUNE = -1
@@ -39,7 +40,9 @@ class DatasetIterator:
 
     def get_next(self) -> Any:
         """Return the next element."""
-        return next(self)
+        for element in self:
+            return element
+        raise OutOfRangeError("tf.data: end of sequence")
 
     def get_next_as_optional(self) -> Optional:
         """Return the next element, or that there is none."""

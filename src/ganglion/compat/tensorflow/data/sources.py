@@ -152,7 +152,9 @@ def drawn_seed(seed: int | None) -> int:
 
 def _typed(item: Any, types: Any) -> Any:
     """Return what a generator yields as arrays of the types that were promised."""
-    arrays = elements.as_arrays(tuple(item) if isinstance(item, list) else item)
+    # A list is a tensor where one is promised, else a row of them.
+    is_row = isinstance(item, list) and isinstance(types, (list, tuple, type(None)))
+    arrays = elements.as_arrays(tuple(item) if is_row else item)
     if types is None:
         return arrays
     promised = [getattr(kind, "dtype", kind) for kind in _flat_types(types)]

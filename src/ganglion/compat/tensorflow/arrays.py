@@ -634,6 +634,14 @@ def unravel_index(indices: Any, dims: Any) -> Any:
     return ops.stack(ops.unravel_index(indices, tuple(known(dims, "unravel_index"))))
 
 
+def reduce_mean(input_tensor: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the mean; that of whole numbers is one, too, as in TensorFlow."""
+    tensor = ops.convert_to_tensor(input_tensor)
+    means = ops.mean(tensor, axis, keepdims)
+    kind = str(tensor.dtype)
+    return ops.cast(means, kind) if "int" in kind else means
+
+
 def boolean_mask(tensor: Any, mask: Any, axis: int | None = None) -> Any:
     """Return the rows that a mask holds true, from an axis on, the first by default."""
     chosen, first = known(mask, "boolean_mask").astype(bool), int(axis or 0)

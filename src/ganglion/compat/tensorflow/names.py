@@ -49,7 +49,8 @@ FUNCTIONS: tuple[tuple[str, str], ...] = (
         reduce_any(input_tensor, axis, keepdims) = any(x, axis, keepdims)
         reduce_logsumexp(input_tensor, axis, keepdims) = logsumexp(x, axis, keepdims)
         reduce_max(input_tensor, axis, keepdims) = max(x, axis, keepdims)
-        reduce_mean(input_tensor, axis, keepdims) = mean(x, axis, keepdims)
+        reduce_mean(input_tensor, axis, keepdims) = \
+arrays.reduce_mean(input_tensor, axis, keepdims)
         reduce_min(input_tensor, axis, keepdims) = min(x, axis, keepdims)
         reduce_prod(input_tensor, axis, keepdims) = prod(x, axis, keepdims)
         reduce_sum(input_tensor, axis, keepdims) = sum(x, axis, keepdims)
@@ -317,7 +318,7 @@ arrays.svd(tensor, full_matrices, compute_uv)
         avg_pool2d(input, ksize, strides, padding, data_format) = \
 nets.avg_pool(input, ksize, strides, padding, data_format)
         batch_normalization(x, mean, variance, offset, scale, variance_epsilon) = \
-batch_normalization(x, mean, variance, axis=-1, offset, scale, epsilon)
+nets.batch_normalization(x, mean, variance, offset, scale, variance_epsilon)
         bias_add(value, bias) = add(x1, x2)
         conv1d(input, filters, stride, padding, data_format, dilations) = \
 nets.conv1d(input, filters, stride, padding, data_format, dilations)

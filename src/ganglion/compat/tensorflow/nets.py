@@ -284,6 +284,17 @@ def separable_conv2d(
     return convolution(apart, pointwise_filter, 1, "VALID", data_format)
 
 
+def batch_normalization(
+    x: Any, mean: Any, variance: Any, offset: Any, scale: Any, variance_epsilon: float
+) -> Any:
+    """Return numbers moved and scaled by what is stretched to their shape."""
+    factor = ops.rsqrt(ops.add(variance, variance_epsilon))
+    factor = factor if scale is None else ops.multiply(factor, scale)
+    shift = ops.multiply(ops.negative(mean), factor)
+    shift = shift if offset is None else ops.add(shift, offset)
+    return ops.add(ops.multiply(x, factor), shift)
+
+
 def ctc_loss(
     labels: Any,
     logits: Any,

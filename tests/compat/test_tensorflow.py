@@ -402,6 +402,30 @@ def test_parts_are_chosen_by_numbers_in_a_layer_that_is_called_on_arrays():
     assert tape.gradient(y, point).numpy().tolist() == [1, -1, 1, -1]
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda tf, x: x * tf.ones((tf.shape(x)[0], 1, 1, 3)),
+        lambda tf, x: x + tf.cast(tf.range(tf.shape(x)[1]), tf.float32)[:, None, None],
+        lambda tf, x: tf.reshape(x, (tf.shape(x)[0], tf.shape(x)[1] * 12)),
+        lambda tf, x: tf.reshape(x, (-1, *(tf.shape(x)[1:3] * 2 // 2), 3)),
+        lambda tf, x: tf.broadcast_to(x[:, :1], tf.shape(x)),
+        lambda tf, x: x / tf.cast(tf.size(x), tf.float32),
+        lambda tf, x: tf.gather_nd(x, [[0, 1], [1, 2]]),
+        lambda tf, x: tf.gather(x, tf.cast(x[:, 0, :2, 0] * 2, tf.int32), batch_dims=1),
+        lambda tf, x: tf.image.central_crop(x, 0.5),
+        lambda tf, x: tf.image.sobel_edges(x),
+    ],
+)
+@pytest.mark.parametrize("shape", [(5, 4, 3), (None, None, 3)])
+def test_functions_on_keras_tensors_of_sizes_that_are_not_known(function, shape):
+    inputs = keras.Input(shape)
+    model = keras.Model(inputs, function(namespaces.load(""), inputs))
+    wanted = function(tf, tf.constant(BATCH))
+    assert len(model.outputs[0].shape) == len(wanted.shape)
+    np.testing.assert_allclose(model(BATCH), wanted, rtol=1e-5, atol=1e-6)
+
+
 def test_a_function_returns_complex_numbers():
     for module in (namespaces.load(""), tf):
         whole = module.function(lambda x, tf=module: tf.signal.rfft(x))(ROWS)

@@ -7,11 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import config
+from ganglion import config, symbolic
 from ganglion.compiler.ir import arrays
 from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir import shaping as s
-from ganglion.compiler.ir.graph import Constant, ShapeError, Value
+from ganglion.compiler.ir.graph import (
+    Constant,
+    Input,
+    ShapeError,
+    Value,
+    call_function,
+)
 from ganglion.ops.dispatch import (
     astype,
     common_type,
@@ -22,7 +28,7 @@ from ganglion.ops.dispatch import (
     promoted,
     stretch,
 )
-from ganglion.ops.shapes import expand_dims, is_one, moveaxis
+from ganglion.ops.shapes import exact_sizes, expand_dims, is_one, moveaxis
 from ganglion.variables import read
 
 __all__ = [
@@ -50,7 +56,7 @@ def one_hot(
 @op
 def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
     """Make an array filled with one number."""
-    sizes = (int(shape),) if is_one(shape) else tuple(int(n) for n in shape)
+    sizes = (int(shape),) if is_one(shape) else exact_sizes(shape)
     return stretch(astype(fill_value, dtype or config.floatx()), sizes)
 
 
@@ -88,6 +94,11 @@ def ones_like(x: Any, dtype: Any = None) -> Any:
 @op
 def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Any:
     """Make evenly spaced numbers."""
+    computed = [x for x in (start, stop, step) if isinstance(x, Value)]
+    if any(call_function("numbers", bound) is None for bound in computed):
+        unknown = symbolic.unknown_size()
+        if unknown is not None:  # how many is seen once sizes are known
+            return Input("unknown", (unknown,), dtype or computed[0].dtype)
     start, stop, step = (
         known("arange", bound, "Give its bounds as numbers.")
         if isinstance(bound, Value)

@@ -10,7 +10,7 @@ import numpy as np
 from ganglion import symbolic
 from ganglion.compiler.ir import arrays, contraction, shaping
 from ganglion.compiler.ir import shaping as s
-from ganglion.compiler.ir.graph import Constant, ShapeError, Value
+from ganglion.compiler.ir.graph import Constant, ShapeError, Value, call_function
 from ganglion.ops.dispatch import (
     astype,
     axes_of,
@@ -34,6 +34,18 @@ __all__ = [
 def is_one(x: Any) -> bool:
     """Return whether this is one whole number, and no sequence of them."""
     return isinstance(x, (int, np.integer))
+
+
+def exact_sizes(shape: Any) -> tuple[int, ...]:
+    """Return a shape in numbers; a size that is computed is open while one is tried."""
+    unknown = symbolic.unknown_size()
+
+    def exact(size: Any) -> int:
+        is_computed = unknown is not None and isinstance(size, Value)
+        is_open = is_computed and call_function("numbers", size) is None
+        return unknown if is_open else int(size)  # type: ignore[return-value]
+
+    return tuple(map(exact, shape))
 
 
 @op
@@ -153,7 +165,7 @@ def squeeze(x: Any, axis: Any = None) -> Any:
 @op
 def broadcast_to(x: Any, shape: Any) -> Any:
     """Repeat along axes of size one, and new ones in front, to reach a shape."""
-    return stretch(read(x), tuple(int(n) for n in shape))
+    return stretch(read(x), exact_sizes(shape))
 
 
 @op

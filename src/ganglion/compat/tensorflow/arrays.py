@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -10,9 +12,10 @@ import numpy as np
 
 from ganglion import ops, random, tree
 from ganglion.compiler.ir.graph import UnknownNumbersError, Value
+from ganglion.ops.dispatch import op
 from ganglion.symbolic import KerasTensor
 from ganglion.tensors import Tensor, as_tensor
-from ganglion.variables import Variable
+from ganglion.variables import Variable, read
 
 
 class UnknownArgumentError(UnknownNumbersError, NotImplementedError):
@@ -40,10 +43,10 @@ def known(x: Any, name: str) -> np.ndarray:
     """
     if is_known(x):
         return np.asarray(x)
-    with suppress(UnknownNumbersError):  # a layer that is called on arrays knows them
-        leaves = [np.asarray(leaf) for leaf in tree.flatten(x)]
-        if all(leaf.dtype != object for leaf in leaves):
-            return np.asarray(tree.pack(x, leaves))
+    leaves = tree.flatten(x)
+    if not any(isinstance(leaf, KerasTensor) for leaf in leaves):
+        with suppress(UnknownNumbersError):  # a layer called on arrays knows them
+            return np.asarray(tree.pack(x, [np.asarray(leaf) for leaf in leaves]))
     raise UnknownArgumentError(
         f"tf.{name}: its result depends on numbers that a compiled step does not "
         "know beforehand. Call it outside of `tf.function`, layers and `fit`, or "
@@ -90,15 +93,52 @@ def identity(input: Any) -> Any:  # noqa: A002 (TensorFlow's name)
 def shape(input: Any) -> Any:  # noqa: A002
     """Return the sizes of the axes, which are known while a step is traced."""
     sizes = ops.shape(input)
-    is_exact = all(isinstance(size, (int, np.integer)) for size in sizes)
-    return as_tensor(np.array(sizes, np.int32)) if is_exact else sizes
+    if None not in sizes:
+        return as_tensor(np.array(sizes, np.int32))
+    return UnknownSizes(
+        _size_along(input, axis) if size is None else size
+        for axis, size in enumerate(sizes)
+    )
+
+
+@op
+def _size_along(x: Any, axis: int) -> Any:
+    """Return the size of an axis: a Keras tensor of one that is known later."""
+    return read(np.int32(read(x).shape[axis]))
+
+
+class UnknownSizes(tuple[Any, ...]):
+    """The sizes of a Keras tensor, computed with as if they were one tensor."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: Any) -> Any:
+        part = super().__getitem__(key)
+        return UnknownSizes(part) if isinstance(key, slice) else part
+
+    def _each(self, function: Any, other: Any) -> UnknownSizes:
+        others = other if isinstance(other, (list, tuple)) else [other] * len(self)
+        return UnknownSizes(map(function, self, others))
+
+    def __mul__(self, other: Any) -> UnknownSizes:
+        return self._each(operator.mul, other)
+
+    def __floordiv__(self, other: Any) -> UnknownSizes:
+        return self._each(operator.floordiv, other)
+
+    def __add__(self, other: Any) -> UnknownSizes:
+        return self._each(operator.add, other)
+
+    def __sub__(self, other: Any) -> UnknownSizes:
+        return self._each(operator.sub, other)
 
 
 def size(input: Any) -> Any:  # noqa: A002
     """Return how many numbers there are."""
     count = ops.size(input)
-    is_exact = isinstance(count, (int, np.integer))
-    return as_tensor(np.array(count, np.int32)) if is_exact else count
+    if count is None:
+        return functools.reduce(operator.mul, shape(input))
+    return as_tensor(np.array(count, np.int32))
 
 
 def rank(input: Any) -> Any:  # noqa: A002
@@ -377,6 +417,9 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None) -> Any:
 def range_(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None) -> Any:
     """Return numbers from a start to a limit, which are known while tracing, too."""
     bounds = (0, start, delta) if limit is None else (start, limit, delta)
+    if any(isinstance(bound, KerasTensor) for bound in bounds):
+        kind = None if dtype is None else str(dtype)
+        return ops.arange(bounds[0], bounds[1], bounds[2], dtype=kind)
     plain = [known(bound, "range") for bound in bounds]
     if dtype is None:
         typed = [x.dtype for x, b in zip(plain, bounds, strict=True) if _has_type(b)]
@@ -391,7 +434,7 @@ def _has_type(bound: Any) -> bool:
     return hasattr(bound, "dtype")
 
 
-def gather(params: Any, indices: Any, axis: Any = 0, batch_dims: int = 0) -> Any:
+def gather(params: Any, indices: Any, axis: Any = None, batch_dims: int = 0) -> Any:
     """Return rows, or parts along another axis, by their indices."""
     axis = batch_dims if axis is None else axis
     if batch_dims == 0:

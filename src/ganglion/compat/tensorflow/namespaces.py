@@ -10,7 +10,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from ganglion import ops
+from ganglion import ops, symbolic
 from ganglion.compat import aliases
 from ganglion.compat.tensorflow import arrays, complexes, dtypes, names, texts
 from ganglion.compat.tensorflow.objects import InvalidArgumentError
@@ -165,8 +165,13 @@ def _renamed(
         ours = {renamed[key]: value for key, value in arguments.items()}
         try:
             return function(**ours, **entry.constants)
-        except ShapeError as error:
-            raise RefusedShapeError(str(error)) from None
+        except (ShapeError, TypeError, NotImplementedError) as error:
+            if is_numeric and symbolic.any_symbolic(ours):
+                # It asks for sizes that are not known yet: one step of the model.
+                return symbolic.record(function, (), {**ours, **entry.constants})
+            if isinstance(error, ShapeError):
+                raise RefusedShapeError(str(error)) from None
+            raise
 
     called.__name__ = called.__qualname__ = name.rpartition(".")[2]
     called.__doc__ = f"TensorFlow's `tf.{name}`, as `{entry.target}`."

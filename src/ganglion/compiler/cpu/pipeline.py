@@ -10,6 +10,7 @@ from typing import Any
 from ganglion import config
 from ganglion.compiler.cpu.column_sums import sum_in_products
 from ganglion.compiler.cpu.fuse_epilogues import fuse_epilogues
+from ganglion.compiler.cpu.in_place import write_in_place
 from ganglion.compiler.cpu.packed_gemm import (
     scratch_for,
 )
@@ -241,6 +242,12 @@ PIPELINE = Pipeline(
             in_loops=True,
         ),
         Pass("cache-blocking", "what kernels hand on stays in a thread's cache", block),
+        Pass(
+            "in-place",
+            "a loop writes over what nobody else reads: a slice takes less of a cache",
+            write_in_place,
+            applies=_is_shared,
+        ),
         Pass(
             "fill-intervals",
             "kernels move up to where threads work anyway, who wait less often then",

@@ -1,0 +1,90 @@
+"""Loops in place: what is computed by element takes the memory that it comes from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+
+from ganglion.compiler.cpu.plan import CpuPlan
+from ganglion.compiler.cpu.tuning import CPU
+from ganglion.compiler.plan.kernels import Buffer, BufferKey, Kernel, Load, Loop, View
+from ganglion.compiler.plan.plan import Uses, map_buffers
+from ganglion.compiler.plan.time_loop import TimeLoop
+
+
+def write_in_place(plan: CpuPlan) -> CpuPlan:
+    """Return the plan with loops that write over what nobody else reads.
+
+    So a slice takes less of a thread's cache, and the arena is smaller. Nobody waits
+    more often: who wrote an array must be waited for by its only reader anyway.
+    """
+    uses, seen_otherwise = Uses(plan.kernels), _seen_otherwise(plan.kernels)
+    successor: dict[BufferKey, Buffer] = {}
+    loops = ((n, k) for n, k in enumerate(plan.kernels) if isinstance(k, Loop))
+    for number, loop in loops:
+        for view in _large(loop):
+            new = view.buffer
+            if new.key in seen_otherwise or uses.writers[new.key] != [number]:
+                continue
+            for old in _read_there(loop, view):
+                # What other slices need may not become one slice's own.
+                fits = new not in plan.tile_local or old in plan.tile_local
+                is_free = old.key not in seen_otherwise and old.key not in successor
+                before = uses.writers[old.key][-1] < number
+                only_here = uses.readers[old.key] == [number]
+                if fits and is_free and before and only_here:
+                    successor[old.key] = new
+                    break
+    for key in reversed(successor):
+        successor[key] = successor.get(successor[key].key, successor[key])
+    return replace(
+        plan,
+        kernels=tuple(_renamed(kernel, successor) for kernel in plan.kernels),
+        tile_local=frozenset(b for b in plan.tile_local if b.key not in successor),
+    )
+
+
+def _seen_otherwise(kernels: Sequence[Kernel]) -> set[BufferKey]:
+    """Return the arrays that are also known by another name, or in loops over time."""
+    keys = set()
+    for kernel in kernels:
+        for buffer in (*kernel.reads(), *kernel.writes()):
+            if buffer.alias_of or isinstance(kernel, TimeLoop):
+                keys |= {buffer.key, buffer.root.key}
+    return keys
+
+
+def _large(loop: Loop) -> list[View]:
+    """Return where a loop writes large temporary arrays, each element once."""
+    if loop.reduced or loop.adds:
+        return []
+    size = math.prod(loop.shape)
+    views = (view for _, view in loop.outputs if view.buffer.kind == "arena")
+    return [
+        view
+        for view in views
+        if view.buffer.size == size and view.buffer.nbytes >= CPU.slice_bytes
+    ]
+
+
+def _read_there(loop: Loop, target: View) -> list[Buffer]:
+    """Return the arrays that a loop reads only where it writes to a like one."""
+    new, place = target.buffer, (target.strides, target.offset)
+    loads = (e.view.buffer for e in loop.leaves if isinstance(e, Load))
+    return [
+        old
+        for old in dict.fromkeys(loads)
+        if (old.kind, old.shape, old.dtype) == (new.kind, new.shape, new.dtype)
+        and all(
+            isinstance(e, Load) and (e.view.strides, e.view.offset) == place
+            for e in loop.reading(old)
+        )
+    ]
+
+
+def _renamed(kernel: Kernel, successor: dict[BufferKey, Buffer]) -> Kernel:
+    if not any(b.key in successor for b in chain(kernel.reads(), kernel.writes())):
+        return kernel
+    return map_buffers(kernel, lambda buffer: successor.get(buffer.key, buffer))

@@ -186,8 +186,10 @@ def test_a_batch_of_smaller_ones_is_packed():
     assert packed(product(64, 128, columns - 1, batch=batch)[0])[1] is None
 
 
-def test_a_transposed_right_matrix_is_copied_unless_it_is_large():
-    columns = CPU.packed_transposed // (4 * 256)
+@pytest.mark.parametrize("gains", [True, False])
+def test_a_transposed_right_matrix_is_copied_unless_it_is_large(monkeypatch, gains):
+    monkeypatch.setattr(packed_gemm, "gains_from_copies", lambda: gains)
+    columns = (CPU.packed_transposed if gains else CPU.packed_bytes) // (4 * 256)
     kernels, blocks = packed(product(64, 256, columns, "nt")[0])
     assert blocks is not None
     copied, blocks = packed(product(64, 256, columns - 1, "nt")[0])

@@ -34,11 +34,12 @@ def multiplies_bf16() -> bool:
 
 @cache
 def gains_from_copies() -> bool:
-    """Return whether small products had better copy the columns that they multiply.
+    """Return whether smaller products had better copy the columns that they multiply.
 
     Intel's cores (Sapphire Rapids) are a quarter faster with columns side by side than
     with rows that lie a multiple of a cache's lines apart; AMD's (Zen 4) do not mind,
-    and lose three hundredths by the copy. The bits are the same.
+    and lose three hundredths by the copy. Transposed matrices of less than 2 MB are
+    packed for Intel's, and copied as a whole for AMD's. The bits are the same.
     """
     import llvmlite.binding as llvm
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from ganglion.compiler.cpu.emitter import Emitted, Emitter
 from ganglion.compiler.cpu.epilogue import Epilogue
-from ganglion.compiler.cpu.features import multiplies_bf16
+from ganglion.compiler.cpu.features import gains_from_copies, multiplies_bf16
 from ganglion.compiler.cpu.functions import apply
 from ganglion.compiler.cpu.gemm import (
     Contraction,
@@ -169,7 +169,8 @@ def _is_worth_packing(kernel: Contract) -> bool:
     if kernel.rounded:  # as they are packed: otherwise they are copied, too
         return rows.size >= CPU.fewest_packed_rows and column.size >= 2 * WIDTH
     if column.right != 1:
-        return every >= CPU.packed_transposed and column.size >= WIDTH
+        least = CPU.packed_transposed if gains_from_copies() else CPU.packed_bytes
+        return every >= least and column.size >= WIDTH
     is_long = inner.size >= CPU.blocked_inner and not kernel.batch
     if is_long and row.left == 1 and row.size <= CPU.prefetched_left:
         return False

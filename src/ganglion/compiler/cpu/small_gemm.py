@@ -194,11 +194,12 @@ def _piece_of(kernel: Contract) -> tuple[int, int]:
         return rows, 2 * WIDTH
     # Wide panels go through lists less often; those that are too few for many threads
     # have some of the rows each.
-    width = kind_of(kernel)[0].panel_width
+    kind, _ = kind_of(kernel)
+    width = kind.panel_width
     down = -(-CPU.many_threads // -(-columns // width))
     if not kernel.nonzeros:
         down = min(down, rows // CPU.copied_rows)
-    if may_copy_columns(kernel):
+    if kind.copies:  # and has room for the sums of so many rows
         down = max(down, -(-rows * width // CPU.copied_panel))
     return -(-rows // (down * TILE_ROWS[0])) * TILE_ROWS[0], width
 

@@ -54,7 +54,7 @@ class CpuTuning:
     # ---- large products, whose matrices are packed
     packed_bytes: int = 2**21  # of right matrices, at least
     packed_in_batch: int = 2**18  # of each of them
-    packed_transposed: int = 2**18  # likewise, of one that would be copied as a whole
+    packed_transposed: int = 2**18  # instead, of transposed ones, where copies gain
     fewest_packed_rows: int = 28
     packed_rows: int = 14  # of a tile
     packed_vectors: int = 2  # of a tile, of 16 float32

@@ -267,7 +267,7 @@ class Matrices(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Inner indices of a piece that copies its columns: of as many at a time."""
+    """Inner indices at which a piece copies its columns, and adds up at once."""
 
     row: str  # the first of the piece
     start: str

@@ -1,9 +1,10 @@
 """What was tuned by measurement, in one table.
 
 The numbers are the same on every machine, also those that stand for its caches and
-registers: a plan, and with it the bits of every result, must not depend on where it was
-made. What differs between machines is left to LLVM, which splits vectors of 16 lanes
-where the machine's are narrower, and to the number of threads.
+registers: the bits of a result must not depend on where its plan was made. What differs
+between machines is left to LLVM, which splits vectors of 16 lanes where the machine's
+are narrower, to the number of threads, and to what `features` says: whether products
+copy columns, which changes no bit.
 """
 
 from __future__ import annotations

@@ -205,9 +205,6 @@ DEVICE float inverse_of(float x) { return 1.0f / x; }
 DEVICE float quotient(float a, float b) { return a / b; }
 DEVICE float near_root(float x) { return sqrtf(x); }
 DEVICE float rounded_product(float a, float b) { return a * b; }
-DEVICE unsigned upper_product(unsigned a, unsigned b) {
-  return (unsigned)(((unsigned long long)a * b) >> 32);
-}
 DEVICE unsigned count_up(unsigned* address) { return (*address)++; }
 DEVICE void publish() {}
 DEVICE void arrive(unsigned long long* counter) { (*counter)++; }
@@ -225,6 +222,15 @@ template <class T> DEVICE T from_lane_above(T value, int distance) {
   wait_at(emulated_warps[THREAD / 32]);
   return other;
 }
+template <class T> DEVICE T from_lane(T value, int lane) {
+  static T values[THREADS];
+  values[THREAD] = value;
+  wait_at(emulated_warps[THREAD / 32]);
+  const T other = values[THREAD / 32 * 32 + lane];
+  wait_at(emulated_warps[THREAD / 32]);
+  return other;
+}
+DEVICE bool is_whole_warp() { return false; }  // which lanes come is not known
 DEVICE unsigned lanes_that(bool answer) {
   static bool answers[THREADS];
   answers[THREAD] = answer;

@@ -8,7 +8,7 @@ from cuda_checks import emulated, precision
 import ganglion as keras
 from ganglion import config, layers
 from ganglion.compiler import reference
-from ganglion.compiler.cuda import backend, code, emit, pipeline
+from ganglion.compiler.cuda import backend, code, emit, pipeline, prelude
 from ganglion.compiler.cuda.direct_weights import direct_weights
 from ganglion.compiler.cuda.launches import partitions_of
 from ganglion.compiler.cuda.model_states import ModelRows
@@ -27,6 +27,13 @@ BATCH = 16
 
 def regression(seed):
     hidden = [layers.Dense(20, activation="relu"), layers.Dropout(0.2, seed=seed)]
+    model = keras.Sequential([keras.Input((12,)), *hidden, layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(0.01 * (seed + 1)), "mse")
+    return model
+
+
+def deep_regression(seed):
+    hidden = [layers.Dense(units, "relu") for units in (64, 32)]
     model = keras.Sequential([keras.Input((12,)), *hidden, layers.Dense(1)])
     model.compile(keras.optimizers.Adam(0.01 * (seed + 1)), "mse")
     return model
@@ -73,6 +80,9 @@ def filled_tiles(seed):
     return model
 
 
+BATCHES = {filled_tiles: 64, deep_regression: 4}
+
+
 def steps_of(build, count):
     """Return the data of steps, and the traced step of each model."""
     config.set_backend("numpy")
@@ -80,8 +90,9 @@ def steps_of(build, count):
     for seed in range(count):
         keras.utils.set_random_seed(seed)
         x = BYTES if build is bytes_classifier else X
-        table = Table(x, Y.astype("float32") if build is regression else Y)
-        batch = 64 if build is filled_tiles else BATCH
+        is_regression = build in (regression, deep_regression)
+        table = Table(x, Y.astype("float32") if is_regression else Y)
+        batch = BATCHES.get(build, BATCH)
         signature = table.signature(batch, len(X), True)
         steps.append(build(seed)._step_cache.traced("train", table, signature))
     arrays = table.arrays()
@@ -98,7 +109,7 @@ def states_of(steps):
 
 
 @emulation
-@pytest.mark.parametrize("build", [regression, images])
+@pytest.mark.parametrize("build", [regression, deep_regression, images])
 @pytest.mark.parametrize("launched", [False, True])
 def test_models_together_have_the_bits_of_each_alone(build, launched, request):
     if launched:
@@ -170,6 +181,7 @@ def check_bits(build, launched, precise):
     with precision(precise):
         data, steps = steps_of(build, 3)
         program, states = steps[0].program, states_of(steps)
+        first = 10 if build is deep_regression else 3  # rows are drawn for 8 at a time
         together = backend.CompiledProgram(program, emulated(), models=3)
         assert together.emission.schedule.step.resident is not launched
         rows = ModelRows(list(states[0].values()), 3, emulated())
@@ -177,19 +189,19 @@ def check_bits(build, launched, precise):
             rows.array(number)[...] = [state[name] for state in states]
         rows.upload()
         known = rows.states({name: n for n, name in enumerate(states[0])})
-        together.run_models(data, known, 3)
+        together.run_models(data, known, first)
         together.run_models(data, known, 1)
         rows.download()
         alone = backend.CompiledProgram(program, emulated())
         alone.poisons = True
         for which, state in enumerate(states):
-            alone.run(data, state, 4)
+            alone.run(data, state, first + 1)
             for number, (name, array) in enumerate(state.items()):
                 assert rows.array(number)[which].tobytes() == array.tobytes(), name
 
 
 @emulation
-@pytest.mark.parametrize("build", [regression, images])
+@pytest.mark.parametrize("build", [regression, deep_regression, images])
 def test_a_resident_block_computes_what_the_reference_does(build):
     with precision("tf32"):
         data, steps = steps_of(build, 1)
@@ -198,10 +210,23 @@ def test_a_resident_block_computes_what_the_reference_does(build):
         program = backend.CompiledProgram(steps[0].program, emulated())
         assert program.emission.schedule.step.resident
         program.poisons = True
-        program.run(data, state, 4)
-        reference.compile(steps[0].program).run(data, meant, 4)
+        steps_taken = 10 if build is deep_regression else 4
+        program.run(data, state, steps_taken)
+        reference.compile(steps[0].program).run(data, meant, steps_taken)
     for name, array in meant.items():
         np.testing.assert_allclose(state[name], array, 0.03, 0.03, err_msg=name)
+
+
+@emulation
+def test_threads_of_a_whole_warp_draw_offsets_for_each_other(monkeypatch):
+    plain = prelude.device_text
+
+    def of_whole_warps(name):  # 32 rows, which the emulation does not know of
+        includes, text = plain(name)
+        return includes, text.replace("= is_whole_warp()", "= true")
+
+    monkeypatch.setattr(prelude, "device_text", of_whole_warps)
+    test_a_resident_block_computes_what_the_reference_does(deep_regression)
 
 
 @emulation
@@ -233,9 +258,51 @@ def test_large_steps_and_other_precisions_are_launches(monkeypatch):
     assert not is_resident()  # its arrays find no room
 
 
-def test_the_order_of_rows_is_drawn_for_several_steps():
-    _, steps = steps_of(regression, 1)
+def resident_text(build):
+    _, steps = steps_of(build, 1)
     emission = emit.emit_program(steps[0].program, GpuSpec())
     (call,) = emission.every
     assert call.resident
-    assert f"if (step % {8} == 0)" in emission.functions[call.function]
+    return emission.functions[call.function]
+
+
+def test_the_order_of_rows_is_drawn_for_several_steps():
+    before, in_steps = resident_text(regression).split("; step < steps; ")
+    assert "if ((step + 1) % 8 == 0)" in in_steps
+    # What the first step begins with is there before it, by the same functions.
+    gather = in_steps.split("_body1(")
+    assert len(gather) == 2
+    assert "(step + 1) % 8 * 16" in gather[1].splitlines()[0]
+    assert "_body0(" not in in_steps  # from the next step on, it is another one
+    assert "_body0(" in before.split("wait_for_staged();")[1]
+
+
+def test_the_gradient_of_a_relu_compares_its_result():
+    text = resident_text(deep_regression)
+    assert text.count("0x0.0p+0f < ") == 4  # of two layers, two at a time
+    stored = text.split("_body2(")[1].split("contract_resident")[0]
+    assert stored.count("store_lanes(") == 2  # not what the ReLU is of
+    assert "swizzled<64>(" in stored
+
+
+def test_numbers_that_are_made_early_are_not_made_again():
+    assert resident_text(regression).count("powf(") == 2
+
+
+@pytest.mark.parametrize("width", [32, 64, 96])
+def test_swizzled_rows_have_no_conflicts(width):
+    """Banks of what threads of a warp read at once, by the rule of common.cuh."""
+
+    def bank(row, column):
+        place = row // 4 % 4 * 8 ^ row // 2 % 2 * 16
+        return ((row * width + column) ^ place) % 32
+
+    rows = [
+        [bank(2 * g, 4 * t + i) for g in (0, 1) for t in range(4)] for i in range(4)
+    ]
+    columns = [
+        [bank(4 * t, 2 * g + i) for g in range(4) for t in range(4)] for i in (0, 1)
+    ]
+    for accesses in (rows, columns):
+        together = [b for access in accesses for b in access]
+        assert sorted(together) == list(range(32))

@@ -112,7 +112,7 @@ def _text(body: Body, expr: Expr, at: Bindings, names: dict[int, str]) -> str:
             f"({affine(at.indices, expr.strides, expr.offset)})", I64, expr.dtype
         )
     if isinstance(expr, Apply):
-        return _apply(expr, [names[id(arg)] for arg in expr.args], body.approximate)
+        return _apply(expr, [names[id(arg)] for arg in expr.args], body.in_block)
     if isinstance(expr, Indirect):
         return _indirect(body, expr, at, names[id(expr.row)])
     if isinstance(expr, Uniform):
@@ -120,7 +120,8 @@ def _text(body: Body, expr: Expr, at: Bindings, names: dict[int, str]) -> str:
         return f"uniform_of<{c_type(expr.dtype)}>({state}, {element})"
     assert isinstance(expr, Shuffled)
     state, position = body.pointer(expr.state), names[id(expr.position)]
-    return f"shuffled({state}, {position}, {expr.rows}u)"
+    function = "shuffled<false>" if body.in_block else "shuffled"
+    return f"{function}({state}, {position}, {expr.rows}u)"
 
 
 def _apply(expr: Apply, args: list[str], approximate: bool = False) -> str:
@@ -169,7 +170,7 @@ def _indirect(body: Body, expr: Indirect, at: Bindings, row: str) -> str:
     inside = body.let("bool", f"(unsigned long long){row} < {expr.rows}ull")
     kind = "long long" if expr.table.size > 2**31 - 1 else "int"
     offset = f"({inside} ? ({kind}){row} : 0) * {expr.row_size} + {within}"
-    element = f"{body.pointer(expr.table)}[{offset}]"
+    element = f"{body.pointer(expr.table)}[{body.offset(expr.table, offset)}]"
     if not is_float(expr.dtype):
         return element
     return f"{inside} ? {element} : {number(math.nan, expr.dtype)}"
@@ -194,6 +195,7 @@ def evaluate_vectors(
             if view not in vectors and is_vector_access(view, width, axis):
                 vectors[view] = body.array(c_type(expr.dtype), width, "q")
                 offset = affine(indices, view.strides, view.offset)
+                offset = body.offset(view.buffer, offset)
                 source = f"{body.pointer(view.buffer)} + {offset}"
                 body.do(f"load_lanes({vectors[view]}, {source});")
     names = [body.array(c_type(expr.dtype), width, "r") for expr in exprs]
@@ -226,12 +228,14 @@ def store_vector(
     offset = affine(indices, view.strides, view.offset)
     pointer = body.pointer(view.buffer)
     if is_vector_access(view, width):
+        offset = body.offset(view.buffer, offset)
         body.do(f"store_lanes({pointer} + {offset}, {value});")
         return
+    offset = body.offset(view.buffer, f"{offset} + lane * {view.strides[-1]}")
     body.unroll()
     body.do(
         f"for (int lane = 0; lane < {width}; lane++) "
-        f"{pointer}[{offset} + lane * {view.strides[-1]}] = {value}[lane];"
+        f"{pointer}[{offset}] = {value}[lane];"
     )
 
 
@@ -256,7 +260,8 @@ def emit_map(
     assert isinstance(kernel, Loop)
     total = math.prod(kernel.shape)
     axes = rows.axes if rows else ()
-    body = Body(is_wide(fused.buffers(), total), axes, spec.approximate)
+    wide = is_wide(fused.buffers(), total)
+    body = Body(wide, axes, fused.in_block)
     shape = kernel.shape or (1,)
     width = _map_width(fused, kernel, total * models, spec)
     if rows:
@@ -284,7 +289,7 @@ def each_index(body: Body, count: int, loops: bool = True) -> str:
 
     Without `loops`, threads of the first block take one turn.
     """
-    start = f"{body.index} i = ({body.index})block * THREADS + THREAD"
+    start = f"{body.index} i = ({body.index})block * THREADS + {body.thread}"
     if not loops:
         return f"if ({start}; i < {count})"
     return f"for ({start}; i < {count}; i += blocks * THREADS)"
@@ -413,7 +418,7 @@ def emit_transpose(fused: FusedKernel, axes: tuple[Axis, Axis, list[Axis]]) -> E
     assert isinstance(kernel.expr, Load)
     source, target = kernel.expr.view, kernel.target
     along, beside, others = axes
-    body = Body(is_wide(fused.buffers()))
+    body = Body(is_wide(fused.buffers()), (), fused.in_block)
     dtype = computed(source.buffer.dtype)
     across, down = -(-along.size // TILE), -(-beside.size // TILE)
     count = across * down * math.prod(axis.size for axis in others)
@@ -431,6 +436,7 @@ def emit_transpose(fused: FusedKernel, axes: tuple[Axis, Axis, list[Axis]]) -> E
         with body.unrolled(lines):
             offset = f"{begin} + a + x + (b + u) * {beside.read}"
             body.do(f"if (a + x < {along.size} && b + u < {beside.size})")
+            offset = body.offset(source.buffer, offset)
             value = f"{body.pointer(source.buffer)}[{offset}]"
             body.do(f"  square[u * {TILE + 1} + x] = {value};")
         body.do("BARRIER;")
@@ -440,6 +446,7 @@ def emit_transpose(fused: FusedKernel, axes: tuple[Axis, Axis, list[Axis]]) -> E
             value = f"square[x * {TILE + 1} + u]"
             if target.buffer.key in fused.rounded:
                 value = f"rounded_to_tf32({value})"
+            offset = body.offset(target.buffer, offset)
             body.do(f"  {body.pointer(target.buffer)}[{offset}] = {value};")
         body.do("BARRIER;")
     blocks = min(count, max(count // TILES_PER_BLOCK, TRANSPOSING_BLOCKS))

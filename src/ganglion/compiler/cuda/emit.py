@@ -41,10 +41,10 @@ from ganglion.compiler.cuda.launches import (
     Schedule,
     fused_kernels_of,
 )
+from ganglion.compiler.cuda.one_block import ResidentMemory, turns_of
 from ganglion.compiler.cuda.pipeline import build
 from ganglion.compiler.cuda.pool_grad import emit_pool_back
 from ganglion.compiler.cuda.reduce import emit_reduction
-from ganglion.compiler.cuda.resident import ResidentMemory, made_ahead
 from ganglion.compiler.cuda.scan_scatter import emit_adds, emit_scan, emit_scatter
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import STEP, THREADS, Emitted, c_type, fill
@@ -148,9 +148,12 @@ class Function:
         for partition in partitions:
             block = f"{self._block} - {start}" if start else self._block
             start += partition.blocks
-            self._partitions.append((start, self._calls(partition, block)))
             if partition.memory:
                 self._keep_state(partition, partition.memory)
+                lines = self._turns(partition, partition.memory)
+            else:
+                lines = self._calls(partition, block)
+            self._partitions.append((start, lines))
 
     def named(
         self, pair: bool, models: bool = False, resident: bool = False
@@ -200,25 +203,47 @@ class Function:
     def _calls(self, partition: PartitionText, block: str) -> list[str]:
         """Return how a block of a partition calls its bodies."""
         staging = partition.staging
-        memory = partition.memory
-        waits = partition.bodies[0].waits or memory
-        lines = [] if waits else ["start_after_others();"]
+        lines = [] if partition.bodies[0].waits else ["start_after_others();"]
         if staging:
             lines = self._stage(partition, staging, block, lines)
         which = f"({block}) * {staging.rows}" if staging else block
         for number, body in enumerate(partition.bodies):
-            if number and not (memory and number in memory.independent):
-                lines.append("BARRIER;")
             if number:
+                lines.append("BARRIER;")
                 lines += self._write_back(partition, number - 1, block)
-            name = self._bodies.setdefault(body.text, f"body{len(self._bodies)}")
             arguments = [which] if staging else [which, str(partition.blocks)]
             arguments += [self._address(partition, b, block) for b in body.buffers]
-            ahead = memory and memory.ahead.get(number)
-            if ahead:  # for itself, an array that is made ahead starts at its start
-                arguments[-1] = partition.staged(body.buffers[-1])
-                lines.append(f"if (step % {ahead.steps} == 0)")
-            lines.append(f"${{kernel}}_{name}({', '.join(arguments)});")
+            lines.append(self._call(body, arguments))
+        return [f"    {line}" for line in lines]
+
+    def _call(self, body: Emitted, arguments: Sequence[str]) -> str:
+        name = self._bodies.setdefault(body.text, f"body{len(self._bodies)}")
+        return f"${{kernel}}_{name}({', '.join(arguments)});"
+
+    def _turns(self, partition: PartitionText, memory: ResidentMemory) -> list[str]:
+        """Return what a block does in each step; note what it does before all."""
+        lines = []
+        for number, (turn, body) in enumerate(
+            zip(memory.turns, partition.bodies, strict=True)
+        ):
+            step = "0" if turn.before_steps else "(step + 1)"
+            step = step if turn.before_steps or turn.for_next else "step"
+            arguments = [self._block, "1"]
+            for buffer in body.buffers:
+                address = partition.staged(buffer) or self._argument(buffer)
+                ahead = memory.ahead.get(buffer.key)
+                if ahead and not turn.ahead:  # which makes it, from its start on
+                    address += f" + {step} % {ahead.steps} * {ahead.size}"
+                arguments.append(address)
+            call = self._call(body, arguments)
+            if turn.before_steps:
+                self._before += [f"  {call}", "  BARRIER;"]
+                continue
+            if number not in memory.independent:
+                lines.append("BARRIER;")
+            if turn.ahead:
+                lines.append(f"if ({step} % {turn.ahead.steps} == 0)")
+            lines.append(call)
         return [f"    {line}" for line in lines]
 
     def _keep_state(self, partition: PartitionText, memory: ResidentMemory) -> None:
@@ -227,9 +252,10 @@ class Function:
         for key, buffer in partition.buffers.items():
             if buffer.kind == "state" and key in memory.offsets:
                 argument, staged = self._argument(buffer), partition.staged(buffer)
-                self._before.append(f"  stage<{buffer.size}>({staged}, {argument});")
-                copy = f"write_back<{buffer.size}>({argument}, {staged});"
-                self._after.append(f"  {copy}")
+                width = memory.swizzled.get(key, 0)
+                size = f"{buffer.size}, {width}" if width else f"{buffer.size}"
+                self._before.append(f"  stage<{size}>({staged}, {argument});")
+                self._after.append(f"  write_back<{size}>({argument}, {staged});")
         self._before.append("  wait_for_staged();")
 
     def _stage(
@@ -265,9 +291,6 @@ class Function:
         staging, address = partition.staging, partition.staged(buffer)
         if not address:
             return self._argument(buffer)
-        for ahead in partition.memory.ahead.values() if partition.memory else ():
-            if ahead.key == buffer.key:
-                return f"{address} + step % {ahead.steps} * {ahead.size}"
         if staging is None or buffer.key in staging.staged_whole:
             return address
         return f"{address} - ({block}) * {staging.size(buffer)}"
@@ -569,17 +592,12 @@ def resident_partition(schedule: Schedule, spec: GpuSpec) -> PartitionText:
 
     Rather less is made ahead than that two blocks find no room on a processor.
     """
-    context = LaunchContext(replace(spec, approximate=True), spec.half, alone=True)
-    context = replace(context, resident=True)
-    every = [fused for _, fused in fused_kernels_of(schedule.every)]
+    context = LaunchContext(spec, spec.half, alone=True)
 
     def partition(steps: int) -> PartitionText:
-        ahead = made_ahead(every, steps)
-        bodies = [
-            emit_fused(ahead[number].fused if number in ahead else fused, context)
-            for number, fused in enumerate(every)
-        ]
-        memory = ResidentMemory.of(schedule, every, bodies, ahead)
+        turns = turns_of(schedule, steps)
+        bodies = [emit_fused(turn.emitted, context) for turn in turns]
+        memory = ResidentMemory.of(schedule, turns, bodies)
         return PartitionText(bodies, 1, Priority.CRITICAL, memory=memory)
 
     choices = [partition(steps) for steps in (8, 4, 2, 1)]

@@ -10,7 +10,7 @@ import itertools
 import math
 import operator
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ganglion.compiler.cuda.target import TUNING
@@ -30,6 +30,7 @@ from ganglion.compiler.plan.kernels import (
     Contract,
     Expr,
     Kernel,
+    Literal,
     Load,
     Loop,
     Shape,
@@ -50,6 +51,14 @@ class SplitContract(Contract):
     parts: int = 1
 
 
+@dataclass(frozen=True)
+class InBlock:
+    """How the only block of a step runs a fused kernel, see `resident.py`."""
+
+    swizzled: Mapping[BufferKey, int]  # matrices, and the length of their rows
+    first_warp: int = 0  # that has its first threads
+
+
 @dataclass(eq=False)
 class FusedKernel:
     """A kernel and its epilogues; `unstored` are results that only epilogues read.
@@ -63,6 +72,7 @@ class FusedKernel:
     unstored: set[BufferKey] = field(default_factory=set)
     rounded: frozenset[BufferKey] = frozenset()  # what is kept as tensor cores take it
     ready: frozenset[BufferKey] = frozenset()  # what the launch before does not write
+    in_block: InBlock | None = None  # where one block takes a whole step
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -97,6 +107,16 @@ class FusedKernel:
         for kernel in self.kernels:
             yield from kernel.reads()
             yield from kernel.writes()
+
+
+def is_zero(expr: Expr) -> bool:
+    """Return whether an expression is the number zero."""
+    return isinstance(expr, Literal) and expr.value == 0
+
+
+def is_sign_test(expr: Expr) -> bool:
+    """Return whether an expression asks if another one is larger than zero."""
+    return isinstance(expr, Apply) and expr.op == "less" and is_zero(expr.args[0])
 
 
 def is_producer(kernel: Kernel) -> bool:

@@ -78,7 +78,7 @@ def emit_contract(fused: FusedKernel, context: LaunchContext) -> Emitted:
     if not on_tensor_cores(kernel, spec.products):
         return _Contraction(fused, kernel, spec, bf16=False).on_plain_cores()
     contraction = _Contraction(fused, kernel, spec, spec.bf16)
-    if context.resident:
+    if fused.in_block:
         return contraction.in_shared_memory()
     ready = kernel.right.buffer.key in fused.ready
     context = replace(context, weights_ready=ready)
@@ -125,7 +125,7 @@ class _Contraction:
         self.fused, self.kernel, self.spec, self.bf16 = fused, kernel, spec, bf16
         self.product = Product(kernel)
         wide = is_wide(fused.buffers(), self.product.m * self.product.n)
-        self.body = Body(wide, approximate=spec.approximate)
+        self.body = Body(wide, (), fused.in_block)
         self.width = _stored_width(fused, self.product)
         # Operands that can be fetched before the launch before has come to its end.
         self.prefetched: set[BufferKey] = set()
@@ -182,15 +182,25 @@ class _Contraction:
 
     def in_shared_memory(self) -> Emitted:
         """Return a product of operands that a block has in its shared memory."""
-        columns = 32 if self.product.n % 32 == 0 else 16
-        tiling = Tiling(Tile(16, columns, 1, 1), 1, 1)
+        product, left, right = self.product, self.kernel.left, self.kernel.right
+        widths = [self.body.rows_swizzled(view.buffer) for view in (left, right)]
+        tile = Tile(16, 32, 1, 1)
+        if product.n % tile.columns or product.tiles(tile) < THREADS // 32:
+            tile = Tile(16, 16, 1, 1)  # so that more warps have one
+        tiling = Tiling(tile, 1, 1)
         self._append(
             "contract_resident",
             tiling,
             16,
-            BATCHES=self.product.batches,
-            LEFT_ALONG=_along(self.product, "left"),
-            RIGHT_ALONG=_along(self.product, "right"),
+            BATCHES=product.batches,
+            LEFT_ALONG=_along(product, "left"),
+            RIGHT_ALONG=_along(product, "right"),
+            LEFT_START=left.offset,
+            RIGHT_START=right.offset,
+            LEFT_SWIZZLED=widths[0],
+            RIGHT_SWIZZLED=widths[1],
+            LEFT_MATRIX=int(_is_matrix(product, "left", widths[0])),
+            RIGHT_MATRIX=int(_is_matrix(product, "right", widths[1])),
             TURNS=2,
         )
         return self.body.emitted(1, 0)
@@ -360,7 +370,9 @@ class _Contraction:
             size = tiles * tiling.splits * tile.rows * tile.columns
             parts = body.scratch(size, dtype.name)
             counters = body.scratch(tiles, "uint32")
-        left, right = _address(body, kernel.left), _address(body, kernel.right)
+        left, right = (_address(body, view) for view in (kernel.left, kernel.right))
+        if function == "contract_resident":  # which adds the offsets itself
+            left, right = map(body.pointer, (kernel.left.buffer, kernel.right.buffer))
         indices = f"const int (&m)[{turns}], const int (&n)[{turns}]"
         values = f"{kind} (&value)[{turns}][{self.width}]"
         exists = f"const bool (&exists)[{turns}]"
@@ -390,7 +402,8 @@ class _Contraction:
             with body.into(stores):
                 if out.buffer.key in fused.rounded:
                     body.do(f"round_lanes({value});")
-                body.do(f"store_lanes({body.pointer(out.buffer)} + {flat}, {value});")
+                offset = body.offset(out.buffer, flat)
+                body.do(f"store_lanes({body.pointer(out.buffer)} + {offset}, {value});")
         values = {out.buffer.key: value if self.width > 1 else f"{value}[0]"}
         emit_epilogues(body, fused, flat, self.width, values, stores)
         for column_sum in self.column_sums:
@@ -463,6 +476,22 @@ def _along(product: Product, side: str) -> int:
         if math.gcd(count, view.offset, *strides) == count:
             return kind
     return 0
+
+
+def _is_matrix(product: Product, side: str, width: int) -> bool:
+    """Return whether an operand is whole rows of a matrix, from every 16th one on."""
+    lines = joined(product.rows if side == "left" else product.columns, side)
+    inner = joined(product.inner, side)
+    if not width or len(lines) != 1 or len(inner) != 1:
+        return False
+    beside, rows = sorted((*lines, *inner), key=lambda axis: getattr(axis, side))
+    starts = [getattr(product.kernel, side).offset]
+    starts += [getattr(axis, side) for axis in product.batch if axis.size > 1]
+    return (
+        (getattr(beside, side), getattr(rows, side)) == (1, width)
+        and beside.size <= width
+        and not any(start % (16 * width) for start in starts)
+    )
 
 
 def _is_even(axes: list[Axis], side: str, step: int) -> bool:

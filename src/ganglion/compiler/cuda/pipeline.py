@@ -14,6 +14,7 @@ from ganglion.compiler.cuda.launches import (
     verify_schedule,
     verify_step,
 )
+from ganglion.compiler.cuda.one_block import run_in_block
 from ganglion.compiler.cuda.passes.prefetch import keep_prefetched_exact, split_prefetch
 from ganglion.compiler.cuda.passes.products import (
     depthwise_as_loops,
@@ -224,6 +225,12 @@ def pipeline(spec: GpuSpec) -> Pipeline:
                 "what only products read is rounded where it is stored",
                 round_stores,
                 lambda schedule: precision == "tf32",
+            ),
+            Pass(
+                "in-block",
+                "columns are read from different banks, small loops run side by side",
+                run_in_block,
+                lambda schedule: schedule.step.resident,
             ),
             Pass(
                 "ready-before-launch",

@@ -151,7 +151,8 @@ class _Reduction:
         self.length = math.prod(kernel.shape[len(kernel.outer) :])
         self.tiles = -(-self.results // tiling.across)
         wide = is_wide(fused.buffers(), self.results, self.length)
-        self.body = Body(wide, rows.axes if rows else (), spec.approximate)
+        axes = rows.axes if rows else ()
+        self.body = Body(wide, axes, fused.in_block)
         self.exprs = kernel.exprs
         self.dtypes = [self._total_dtype(expr.dtype) for expr in self.exprs]
         argmax = kernel.how == "argmax"
@@ -191,11 +192,11 @@ class _Reduction:
             self._each_lane(f"{total}[lane] = {first};")
 
     def emitted(self) -> Emitted:
-        body, tiling = self.body, self.tiling
+        body, tiling, thread = self.body, self.tiling, self.body.thread
         if tiling.beside:
-            x, g = f"THREAD % {tiling.across}", f"THREAD / {tiling.across}"
+            x, g = f"{thread} % {tiling.across}", f"{thread} / {tiling.across}"
         else:
-            x, g = f"THREAD / {tiling.along}", f"THREAD % {tiling.along}"
+            x, g = f"{thread} / {tiling.along}", f"{thread} % {tiling.along}"
         body.do(f"const int x = {x}, g = {g};")
         tiles = self.tiles * tiling.splits
         with body.block(f"for (int tile = block; tile < {tiles}; tile += blocks)"):
@@ -212,7 +213,9 @@ class _Reduction:
             wanted = f"g == 0 && i < {self.results}"
             with body.block(f"if ({wanted}{' && last' * (tiling.splits > 1)})"):
                 self._finish()
-        shared = max(len(self.types) * self._shared_each(), 16)
+        shared = len(self.types) * self._shared_each()
+        if tiling.splits > 1:
+            shared = max(shared, 16)  # of `am_last`
         return body.emitted(min(tiles, MOST_BLOCKS), shared)
 
     def _shared_each(self) -> int:

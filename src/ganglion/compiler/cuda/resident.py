@@ -3,26 +3,27 @@
 The block takes many steps in a single launch. It copies the variables of its model
 before the first step, and back after the last one. Products read transposed matrices as
 they lie, what an update needs besides its gradient is computed first, so that updates
-are epilogues, and the order of rows is drawn for several steps at a time.
+are epilogues, and gradients of ReLUs compare results. See `one_block.py`, too.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ganglion.compiler.cuda.fusion import FusedKernel, loop_of
+from ganglion.compiler.cuda.fusion import (
+    is_sign_test,
+    is_zero,
+    loop_of,
+)
 from ganglion.compiler.cuda.launches import (
-    SHARED_ALIGNMENT,
-    Schedule,
     StepKernels,
 )
 from ganglion.compiler.cuda.target import TUNING
-from ganglion.compiler.cuda.text import THREADS, Emitted
-from ganglion.compiler.plan.epilogues import is_copy
+from ganglion.compiler.cuda.text import THREADS
+from ganglion.compiler.plan.epilogues import is_copy, is_map
 from ganglion.compiler.plan.kernels import (
     Apply,
     Axis,
@@ -30,24 +31,27 @@ from ganglion.compiler.plan.kernels import (
     BufferKey,
     Contract,
     Expr,
-    Index,
+    Indirect,
     Kernel,
-    Literal,
     Load,
     Loop,
-    Shuffled,
+    Shape,
     View,
+    mapped,
+    rewrite,
+    row_major,
+    sources,
 )
-from ganglion.compiler.plan.plan import Uses, read_by, rounded
+from ganglion.compiler.plan.plan import Uses, expression_key, read_by
 
 _AXES = ("batch", "rows", "columns", "inner")
-_SCRATCH = ("scratch", "")  # what the threads of a kernel tell each other
 
 
 def make_resident(step: StepKernels) -> StepKernels:
     """Return a step for one block."""
     kernels = [_thin_as_loop(kernel) for kernel in step.every]
     kernels = _read_as_it_lies(_compute_early(kernels))
+    kernels = _gather_first(_compare_results(kernels))
     return replace(step, every=tuple(kernels), resident=True)
 
 
@@ -81,10 +85,114 @@ def _compute_early(kernels: Sequence[Kernel]) -> list[Kernel]:
             ]
             if early and len(early) < len(kernel.outputs):
                 first.append(replace(kernel, outputs=tuple(early)))
-                late = [output for output in kernel.outputs if output not in early]
+                known = {expr: Load(expr.dtype, view) for expr, view in early}
+                late = [
+                    (_with_loads(expr, known), view)
+                    for expr, view in kernel.outputs
+                    if expr not in known
+                ]
                 kernel = replace(kernel, outputs=tuple(late))
         others.append(kernel)
     return [*first, *others]
+
+
+def _with_loads(expr: Expr, known: Mapping[Expr, Load]) -> Expr:
+    """Return an expression that loads what is known of it."""
+    return mapped(expr, lambda part: known.get(part, part))
+
+
+def _compare_results(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Let gradients of ReLUs compare results, so that nobody keeps what was before.
+
+    The result is larger than zero where what it was made of is.
+    """
+    uses, results = Uses(kernels), dict[tuple[Shape, str], _Result]()
+    changed: list[Kernel] = []
+    for number, kernel in enumerate(kernels):
+        if not isinstance(kernel, Loop) or not is_map(kernel):
+            changed.append(kernel)
+            continue
+
+        def compare(expr: Expr, number: int = number, loop: Loop = kernel) -> Expr:
+            if not is_sign_test(expr):
+                return expr
+            zero, before = expr.children
+            result = results.get((loop.shape, expression_key(before)))
+            if result is None or result.is_changed(uses, number):
+                return expr
+            return expr.with_children(zero, result.load)
+
+        outputs = [(mapped(expr, compare), view) for expr, view in kernel.outputs]
+        changed.append(replace(kernel, outputs=tuple(outputs)))
+        for expr, view in kernel.outputs:
+            if isinstance(expr, Apply) and expr.op == "maximum":
+                before, least = expr.args
+                if is_zero(least) and view.buffer.kind == "arena":
+                    key = kernel.shape, expression_key(before)
+                    results[key] = _Result(number, before, Load(expr.dtype, view))
+    return changed
+
+
+@dataclass(frozen=True)
+class _Result:
+    """A result of a ReLU, and what it is made of."""
+
+    number: int  # of the kernel
+    before: Expr
+    load: Load
+
+    def is_changed(self, uses: Uses, number: int) -> bool:
+        """Return whether either has changed before another kernel."""
+        return any(
+            self.number < writer < number
+            for buffer in sources(self.before, self.load)
+            for writer in uses.writers[buffer.key]
+        )
+
+
+def _gather_first(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Gather the few elements of the data that loops read here and there beforehand.
+
+    They are far away: so all that comes from there is waited for at once.
+    """
+    gathered: dict[Any, Buffer] = {}
+    changed: list[Kernel] = []
+    for kernel in kernels:
+        if not isinstance(kernel, Loop) or isinstance(kernel.expr, Indirect):
+            changed.append(kernel)
+            continue
+
+        def gather(expr: Expr, loop: Loop = kernel) -> Expr:
+            axes = _axes_of_few(expr, loop)
+            if axes is None:
+                return expr
+            shape = tuple(loop.shape[axis] for axis in axes)
+            alone = rewrite(expr, lambda strides: tuple(strides[a] for a in axes))
+            key = shape, expression_key(alone)
+            if key not in gathered:
+                name = f"gathered {len(gathered)}"
+                gathered[key] = Buffer(name, shape, expr.dtype, "arena")
+                target = View.of(gathered[key])
+                changed.append(Loop.of("gather", shape, alone, target))
+            strides = dict(zip(axes, row_major(shape), strict=True))
+            along = tuple(strides.get(axis, 0) for axis in range(len(loop.shape)))
+            return Load(expr.dtype, View(gathered[key], along))
+
+        outputs = [(mapped(expr, gather), view) for expr, view in kernel.outputs]
+        changed.append(replace(kernel, outputs=tuple(outputs)))
+    return changed
+
+
+def _axes_of_few(expr: Expr, loop: Loop) -> list[int] | None:
+    """Return the axes along which a loop reads few elements of the data by an index."""
+    if not isinstance(expr, Indirect) or not isinstance(expr.row, Load):
+        return None
+    strides = zip(expr.within, expr.row.view.strides, strict=True)
+    axes = [
+        axis for axis, both in enumerate(strides) if any(both) and loop.shape[axis] > 1
+    ]
+    count = math.prod(loop.shape[axis] for axis in axes)
+    return axes if expr.table.kind == "data" and count <= THREADS else None
 
 
 def _read_as_it_lies(kernels: Sequence[Kernel]) -> list[Kernel]:
@@ -147,146 +255,3 @@ def _read_source(kernel: Contract, side: str, loop: Loop) -> Contract:
             return kernel
     changes[side] = View(source.buffer, source.strides, source.offset)
     return replace(kernel, **changes)
-
-
-# ---- memory and barriers -------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Ahead:
-    """A loop over the rows of a batch that is computed for several steps at a time.
-
-    Few threads would take as long for one step: they draw the order of the rows, which
-    is a long chain of numbers for each.
-    """
-
-    fused: FusedKernel  # for all those steps
-    key: BufferKey
-    steps: int
-    size: int  # elements of one step
-
-
-@dataclass(frozen=True)
-class ResidentMemory:
-    """Where arrays are in a block's shared memory; which kernels need no barrier."""
-
-    offsets: Mapping[BufferKey, int]
-    end: int  # bytes in all
-    independent: Collection[int]
-    ahead: Mapping[int, Ahead]  # by the number of a kernel
-
-    @classmethod
-    def of(
-        cls,
-        schedule: Schedule,
-        every: Sequence[FusedKernel],
-        bodies: Sequence[Emitted],
-        ahead: Mapping[int, Ahead],
-    ) -> ResidentMemory:
-        """Give each array of a step its place."""
-        end = rounded(max(body.shared for body in bodies), SHARED_ALIGNMENT)
-        offsets = {key: end + start for key, start in schedule.offsets.items()}
-        end += rounded(schedule.arena, SHARED_ALIGNMENT)
-        sizes: dict[BufferKey, int] = defaultdict(int)  # at most, of what is made ahead
-        for buffer in (buffer for body in bodies for buffer in body.buffers):
-            sizes[buffer.key] = max(sizes[buffer.key], buffer.nbytes)
-        persistent = [key for key in sizes if key[0] == "state"]
-        for key in (*persistent, *(each.key for each in ahead.values())):
-            offsets[key] = end
-            end += rounded(sizes[key], SHARED_ALIGNMENT)
-        ranges = {
-            key: (start, start + sizes[key])
-            for key, start in offsets.items()
-            if key in sizes
-        }
-        return cls(offsets, end, _independent(every, bodies, ranges), ahead)
-
-
-def _independent(
-    every: Sequence[FusedKernel],
-    bodies: Sequence[Emitted],
-    ranges: Mapping[BufferKey, tuple[int, int]],
-) -> set[int]:
-    """Return which kernels need no barrier before them.
-
-    They do not write what others read or write since the last barrier, nor the other
-    way round. Arrays share memory, and so do sums over threads.
-    """
-
-    def meet(some: Iterable[BufferKey], others: Collection[BufferKey]) -> bool:
-        for key in some:
-            start, end = ranges.get(key, (0, 0))
-            for other in others:
-                first, last = ranges.get(other, (0, 0))
-                if key == other or (start < last and first < end):
-                    return True
-        return False
-
-    result: set[int] = set()
-    read: set[BufferKey] = set()
-    written: set[BufferKey] = set()
-    for number, (fused, body) in enumerate(zip(every, bodies, strict=True)):
-        reads, writes = fused.reads(), set(fused.writes())
-        if body.shared:
-            writes.add(_SCRATCH)
-        if number and not meet(reads, written) and not meet(writes, read | written):
-            result.add(number)
-        else:
-            read, written = set(), set()
-        read, written = read | reads, written | writes
-    return result
-
-
-# ---- several steps at a time ---------------------------------------------------------
-
-
-def made_ahead(every: Sequence[FusedKernel], most: int) -> dict[int, Ahead]:
-    """Return the loops that draw the order of rows, each for so many steps at most."""
-    advances = {
-        key: step
-        for fused in every
-        for kernel in fused.kernels
-        if isinstance(kernel, Loop)
-        for expr, view in kernel.outputs
-        for key, step in [_advance(expr, view.buffer)]
-        if step
-    }
-    found: dict[int, Ahead] = {}
-    for number, fused in enumerate(every):
-        kernel, *others = fused.kernels
-        if others or not isinstance(kernel, Loop) or len(kernel.outputs) > 1:
-            continue
-        position = _shuffled_position(kernel)
-        (rows,) = kernel.shape if len(kernel.shape) == 1 else (0,)
-        if position is None or not rows or advances.get(position) != rows:
-            continue
-        if (steps := min(THREADS // rows, most)) > 1:
-            target = replace(kernel.target.buffer, shape=(steps * rows,))
-            outputs = ((kernel.expr, View.of(target)),)
-            longer = replace(kernel, shape=(steps * rows,), outputs=outputs)
-            found[number] = Ahead(FusedKernel(longer), target.key, steps, rows)
-    return found
-
-
-def _advance(expr: Expr, buffer: Buffer) -> tuple[BufferKey, int]:
-    """Return by how much a step advances a counter, 0 if it is none."""
-    if isinstance(expr, Apply) and expr.op == "add":
-        load, step = expr.args
-        counts = isinstance(load, Load) and load.view.buffer.key == buffer.key
-        if counts and isinstance(step, Literal):
-            return buffer.key, int(step.value)
-    return buffer.key, 0
-
-
-def _shuffled_position(kernel: Loop) -> BufferKey | None:
-    """Return the counter from which on rows are drawn, if that is all a loop does."""
-    expr = kernel.expr
-    if not isinstance(expr, Shuffled) or not isinstance(expr.position, Apply):
-        return None
-    if expr.position.op != "add" or len(expr.position.args) != 2:
-        return None
-    load, index = expr.position.args
-    if not isinstance(load, Load) or not isinstance(index, Index):
-        return None
-    is_plain = index.strides == (1,) and index.offset == 0 and kernel.target.offset == 0
-    return load.view.buffer.key if is_plain else None

@@ -22,6 +22,7 @@ from ganglion.compiler.cuda.fusion import (
     can_fuse_rows,
     first_row_counts,
     is_producer,
+    is_sign_test,
     row_counts,
     row_sizes,
     whole_rows,
@@ -41,6 +42,7 @@ from ganglion.compiler.cuda.launches import (
     without,
     written_before,
 )
+from ganglion.compiler.cuda.one_block import fetched_first
 from ganglion.compiler.cuda.target import TUNING
 from ganglion.compiler.plan.epilogues import is_flat, is_map
 from ganglion.compiler.plan.kernels import BufferKey, Contract, Kernel, Load, Loop
@@ -294,18 +296,45 @@ def launches_of(
     return scheduler.launches
 
 
-def _in_order(kernels: Sequence[Kernel]) -> list[Launch]:
-    """Return a launch for each kernel that is no epilogue of one before it."""
+def _of_one_block(kernels: Sequence[Kernel]) -> list[Launch]:
+    """Return kernels with their epilogues, those side by side that need no other.
+
+    Single numbers are computed right before their use: most are for the next step.
+    """
     scheduler = Scheduler(in_order=True)
     for kernel in kernels:
         scheduler.add(kernel, Priority.CRITICAL)
-    return scheduler.launches
+    every = [fused for _, fused in fused_kernels_of(scheduler.launches)]
+    uses, needs, numbers = _LastUses(), dict[int, list[int]](), dict[int, int]()
+    for fused in every:
+        needed = [need for kernel in fused.kernels for need in uses.needs(kernel)]
+        needs[id(fused)] = [id(need) for need in needed]
+        numbers[id(fused)] = max((numbers[id(n)] + 1 for n in needed), default=0)
+        for kernel in fused.kernels:
+            uses.note(kernel, fused)
+    count = max(numbers.values(), default=-1) + 1
+    latest = dict.fromkeys(numbers, count - 1)
+    launches = [Launch() for _ in range(count)]
+    for fused in reversed(every):
+        if all(buffer.size == 1 for k in fused.kernels for buffer in k.writes()):
+            numbers[id(fused)] = latest[id(fused)]
+        number = numbers[id(fused)]
+        for need in needs[id(fused)]:
+            latest[need] = min(latest[need], number - 1)
+        launches[number].partitions.append(Partition([fused], True, number))
+    for launch in launches:  # sums first: all warps come at once to where they wait
+        launch.partitions.sort(key=lambda p: not _is_reduction(p.kernels[0]))
+    return launches
+
+
+def _is_reduction(kernel: Kernel) -> bool:
+    return isinstance(kernel, Loop) and kernel.reduced > 0
 
 
 def schedule(step: StepKernels) -> Schedule:
     """Put the kernels of a step into launches, in order."""
     if step.resident:
-        once, every = launches_of(step.once), _in_order(step.every)
+        once, every = launches_of(step.once), _of_one_block(step.every)
         return Schedule(step, once, first=[], every=every)
     return Schedule(
         step,
@@ -391,7 +420,7 @@ def round_stores(schedule: Schedule) -> Schedule:
                 operands |= {b.key for b in kernel.reads() if b.dtype == np.float32}
                 continue
             if not _is_plain_sum(kernel):
-                exact |= {b.key for b in kernel.reads() if b.kind == "arena"}
+                exact |= {key for key in _read_exactly(kernel) if key[0] == "arena"}
             if not is_map(kernel):
                 exact |= {b.key for b in kernel.writes()}
     names = [name for kind, name in operands - exact if kind == "arena"]
@@ -399,6 +428,17 @@ def round_stores(schedule: Schedule) -> Schedule:
     for _, fused in fused_kernels_of(launches):
         fused.rounded = keys
     return replace(schedule)
+
+
+def _read_exactly(kernel: Kernel) -> set[BufferKey]:
+    """Return what a kernel reads, except what it only compares with zero."""
+    if not isinstance(kernel, Loop):
+        return read_by([kernel])
+    exact = set(kernel.exprs)
+    for expr in kernel.every_expr:
+        if not is_sign_test(expr):
+            exact |= set(expr.children)
+    return {buffer.key for expr in exact for buffer in expr.reads()}
 
 
 def _is_plain_sum(kernel: Kernel) -> bool:
@@ -455,6 +495,8 @@ def allocate(schedule: Schedule) -> Schedule:
                 workspace[key] = end
                 end += rounded(buffer.nbytes, ALIGNMENT)
     lives, sizes = lifetimes(schedule)
+    for key in fetched_first(schedule) if schedule.step.resident else ():
+        lives[key] = (0, len(schedule.every) - 1)
     alignment = SHARED_ALIGNMENT if schedule.step.resident else ALIGNMENT
     rounded_sizes = {key: rounded(size, alignment) for key, size in sizes.items()}
     offsets, arena = packed(lives, rounded_sizes)

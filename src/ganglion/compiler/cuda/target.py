@@ -26,7 +26,6 @@ class GpuSpec:
     shared_per_block: int = 0  # bytes; by default, what its capability has
     shared_per_processor: int = 0
     l2_bytes: int = 50 << 20
-    approximate: bool = False  # quotients and roots to 2 units in the last place
 
     def __post_init__(self) -> None:
         block, processor = _SHARED.get(self.capability, _LEAST_SHARED)

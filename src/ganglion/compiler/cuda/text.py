@@ -16,6 +16,7 @@ from functools import cache
 
 import numpy as np
 
+from ganglion.compiler.cuda.fusion import InBlock
 from ganglion.compiler.ir.graph import is_short
 from ganglion.compiler.plan.kernels import Buffer, Shape, View
 
@@ -221,10 +222,14 @@ class Body(CText):
     """A device function under construction."""
 
     def __init__(
-        self, wide: bool = False, row_axes: Shape = (), approximate: bool = False
+        self, wide: bool = False, row_axes: Shape = (), in_block: InBlock | None = None
     ) -> None:
         super().__init__()
-        self.approximate = approximate  # quotients and roots, see `GpuSpec`
+        self.in_block = in_block is not None
+        self._swizzled = in_block.swizzled if in_block else {}
+        self.thread = "THREAD"
+        if in_block and in_block.first_warp:
+            self.thread = f"(THREAD ^ {32 * in_block.first_warp})"
         self.row_axes = row_axes  # leading axes, of which it has the rows from `row0`
         self.before: list[str] = []  # what stands in front of the function
         self.buffers: list[Buffer] = []
@@ -294,6 +299,15 @@ class Body(CText):
                 self._prelude.append(f"  {kind}* {name}_now = {name} + {offset};")
         return self._names[key]
 
+    def rows_swizzled(self, buffer: Buffer) -> int:
+        """Return the length of rows in which elements change places, 0 if none do."""
+        return self._swizzled.get(buffer.key, 0)
+
+    def offset(self, buffer: Buffer, offset: str) -> str:
+        """Return where the memory of a buffer has the element at an offset."""
+        width = self.rows_swizzled(buffer)
+        return f"swizzled<{width}>({offset})" if width else offset
+
     def scratch(self, count: int, dtype: str) -> str:
         """Return the address of memory that no other kernel uses; zero at first."""
         buffer = Buffer(f"#{len(self.buffers)}", (count,), np.dtype(dtype), "scratch")
@@ -302,7 +316,7 @@ class Body(CText):
     def element(self, view: View, indices: Sequence[str]) -> str:
         """Return an element of a view."""
         offset = affine(indices, view.strides, view.offset)
-        return f"{self.pointer(view.buffer)}[{offset}]"
+        return f"{self.pointer(view.buffer)}[{self.offset(view.buffer, offset)}]"
 
     def emitted(self, blocks: int, shared: int = 0) -> Emitted:
         """End the function."""

@@ -182,7 +182,6 @@ class LaunchContext:
     most_blocks: int = 1 << 30  # that run at once beside what else is launched
     most_prefetch_blocks: int = 1 << 30
     time_loops: int = 1  # launched together: blocks of all of them must run at once
-    resident: bool = False  # one block has all arrays in its shared memory
     models: int = 1  # that are launched at once, each with the sums of one alone
 
 

@@ -113,8 +113,21 @@ template <int LANES, class T> DEVICE void store_lanes(T* to, const T (&from)[LAN
     ((Part*)to)[i] = both.parts[i];
 }
 
+// Where an element of a matrix with rows of WIDTH lies in shared memory. Rows begin in
+// different banks: neighbours of eight stay together, and change places with others. So
+// threads of a warp do not wait for each other that take columns of every fourth row, or
+// rows of which each is the second next.
+template <int WIDTH> DEVICE int swizzled(int at) {
+  if constexpr (WIDTH == 0) {
+    return at;
+  } else {
+    const unsigned row = (unsigned)at / WIDTH;
+    return at ^ (int)(row / 4 % 4 * 8 ^ row / 2 % 2 * 16);
+  }
+}
+
 // Copies a small array to shared memory; it is there after `wait_for_staged`.
-template <int COUNT, class T> DEVICE void stage(T* to, const T* from) {
+template <int COUNT, int WIDTH = 0, class T> DEVICE void stage(T* to, const T* from) {
 #ifdef TENSOR_CORES
   constexpr int BYTES = COUNT * (int)sizeof(T);
   constexpr int CHUNK = BYTES % 16 == 0 ? 16 : 4;
@@ -123,13 +136,15 @@ template <int COUNT, class T> DEVICE void stage(T* to, const T* from) {
 #pragma unroll
     for (int turn = 0; turn < (BYTES + EACH - 1) / EACH; turn++) {
       const int at = turn * EACH + THREAD * CHUNK;
+      char* target = (char*)(to + swizzled<WIDTH>(at / (int)sizeof(T)));
       if ((turn + 1) * EACH <= BYTES || at < BYTES)
-        copy_async<CHUNK, false>((char*)to + at, (const char*)from + at, true);
+        copy_async<CHUNK, false>(target + at % (int)sizeof(T), (const char*)from + at,
+                                 true);
     }
     return;
   }
 #endif
-  for (int i = THREAD; i < COUNT; i += THREADS) to[i] = from[i];
+  for (int i = THREAD; i < COUNT; i += THREADS) to[swizzled<WIDTH>(i)] = from[i];
 }
 DEVICE void wait_for_staged() {
 #ifdef TENSOR_CORES
@@ -139,11 +154,12 @@ DEVICE void wait_for_staged() {
   BARRIER;
 }
 // Copies from shared memory; threads that have least to do begin.
-template <int COUNT, class T> DEVICE void write_back(T* to, const T* from) {
+template <int COUNT, int WIDTH = 0, class T>
+DEVICE void write_back(T* to, const T* from) {
 #pragma unroll
   for (int turn = 0; turn < (COUNT + THREADS - 1) / THREADS; turn++) {
     const int i = turn * THREADS + THREADS - 1 - THREAD;
-    if (i < COUNT) to[i] = from[i];
+    if (i < COUNT) to[i] = from[swizzled<WIDTH>(i)];
   }
 }
 
@@ -185,12 +201,12 @@ DEVICE Words philox(unsigned c0, unsigned c1, unsigned c2, unsigned c3, unsigned
                     unsigned k1) {
 #pragma unroll
   for (int round = 0; round < 10; round++) {
-    const unsigned high0 = upper_product(c0, 0xD2511F53u), low0 = c0 * 0xD2511F53u;
-    const unsigned high2 = upper_product(c2, 0xCD9E8D57u), low2 = c2 * 0xCD9E8D57u;
-    c0 = high2 ^ c1 ^ k0;
-    c2 = high0 ^ c3 ^ k1;
-    c1 = low2;
-    c3 = low0;
+    const unsigned long long product0 = (unsigned long long)c0 * 0xD2511F53u;
+    const unsigned long long product2 = (unsigned long long)c2 * 0xCD9E8D57u;
+    c0 = (unsigned)(product2 >> 32) ^ c1 ^ k0;
+    c2 = (unsigned)(product0 >> 32) ^ c3 ^ k1;
+    c1 = (unsigned)product2;
+    c3 = (unsigned)product0;
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
@@ -206,6 +222,9 @@ template <class T> DEVICE T uniform_of(const unsigned* state, long long element)
                                      : drawn.word[3];
   return (T)(bits >> 8) * (T)0x1p-24;
 }
+// The row at a position of the order. Where few threads ask, they are EAGER: two rounds
+// at a time, the second for both ends of the first, so that nobody waits for a bit.
+template <bool EAGER = true>
 DEVICE int shuffled(const unsigned* state, int position, unsigned rows) {
   const unsigned seed = state[0], epoch = state[1];
   auto offset = [&](unsigned round) {
@@ -219,9 +238,23 @@ DEVICE int shuffled(const unsigned* state, int position, unsigned rows) {
     const unsigned pair = x > other ? x : other;
     return (philox(round, pair, epoch, 0u, seed, 1u).word[0] & 1u) != 0u;
   };
-  unsigned x = (unsigned)position, first = offset(0u), second = offset(1u);
-  // Two rounds at a time: the second is computed for both ends of the first, so that
-  // nobody waits for a bit. Nor do the offsets of the next two.
+  // Of a whole warp, each thread draws the offset of one round for all.
+  static_assert(SHUFFLE_ROUNDS <= 32u, "a thread for every round");
+  const bool whole = is_whole_warp();
+  const unsigned mine = whole ? offset(THREAD % 32) : 0u;
+  auto known_offset = [&](unsigned round) {
+    return whole ? from_lane(mine, (int)(round % 32u)) : offset(round);
+  };
+  unsigned x = (unsigned)position;
+  if constexpr (!EAGER) {
+#pragma unroll 1
+    for (unsigned round = 0; round < SHUFFLE_ROUNDS; round++) {
+      const unsigned y = partner(x, known_offset(round));
+      x = swaps(round, x, y) ? y : x;
+    }
+    return (int)x;
+  }
+  unsigned first = known_offset(0u), second = known_offset(1u);
   static_assert(SHUFFLE_ROUNDS % 2u == 0u, "whole pairs of rounds");
 #pragma unroll 1
   for (unsigned round = 0; round < SHUFFLE_ROUNDS; round += 2u) {
@@ -230,8 +263,8 @@ DEVICE int shuffled(const unsigned* state, int position, unsigned rows) {
     const bool swap = swaps(round, x, y);
     const bool then_x = swaps(round + 1u, x, after_x);
     const bool then_y = swaps(round + 1u, y, after_y);
-    first = offset(round + 2u);
-    second = offset(round + 3u);
+    first = known_offset(round + 2u);  // nor does anybody wait for these
+    second = known_offset(round + 3u);
     x = swap ? (then_y ? after_y : y) : (then_x ? after_x : x);
   }
   return (int)x;

@@ -36,7 +36,6 @@ DEVICE float near_root(float x) {
 }
 // A product that is rounded before it is added to anything.
 DEVICE float rounded_product(float a, float b) { return __fmul_rn(a, b); }
-DEVICE unsigned upper_product(unsigned a, unsigned b) { return __umulhi(a, b); }
 DEVICE unsigned count_up(unsigned* address) { return atomicAdd(address, 1u); }
 DEVICE void publish() { __threadfence(); }
 // What a thread, or others before a barrier, wrote is seen by who counts its arrival.
@@ -56,6 +55,10 @@ DEVICE unsigned long long arrived(const unsigned long long* counter) {
 template <class T> DEVICE T from_lane_above(T value, int distance) {
   return __shfl_down_sync(0xffffffffu, value, distance);
 }
+template <class T> DEVICE T from_lane(T value, int lane) {
+  return __shfl_sync(0xffffffffu, value, lane);
+}
+DEVICE bool is_whole_warp() { return __activemask() == 0xffffffffu; }
 // Which lanes say yes, a bit for each.
 DEVICE unsigned lanes_that(bool says) { return __ballot_sync(0xffffffffu, says); }
 DEVICE int bits_in(unsigned word) { return __popc(word); }

@@ -31,17 +31,19 @@ class PreparedPrediction(NamedTuple):
 
     step: Step
     executable: Executable
+    is_converted: bool  # whether these arrays are of the type that the step takes
 
     def run(self, x: np.ndarray) -> Any:
         """Return the outputs for an array, in their structure."""
-        step, executable = self
-        x = data_adapters.as_array(x, "x")
+        step, executable, is_converted = self
+        if not is_converted:
+            x = data_adapters.as_array(x, "x")
         for limit in step.limits:
             limit.check(x)
         data = dict.fromkeys(step.program.data, x)
         state = state_arrays(step, {}, executable.keeps_on_device)
         of_steps = executable.run(data, state, 1, keep_on_device=True)
-        return step.packed({name: rows[0] for name, rows in of_steps.items()})
+        return step.packed([of_steps[name][0] for name in step.result_names])
 
 
 class PreparedPredictions:
@@ -77,7 +79,10 @@ class PreparedPredictions:
         signature = table.signature(table.rows, None, False)
         step, executable = cache.step("predict", table, signature)
         assert not isinstance(executable, EagerSteps)
+        ((_, _, dtype),) = signature.columns
+        # What a device keeps a copy of must be a new object each time.
+        is_converted = x.dtype == dtype and not executable.keeps_on_device
         if len(self._by_form) == MOST_FORMS:
             self._by_form.clear()
-        self._by_form[form] = PreparedPrediction(step, executable)
+        self._by_form[form] = PreparedPrediction(step, executable, is_converted)
         return self._by_form[form]

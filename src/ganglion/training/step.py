@@ -345,7 +345,7 @@ class ModelLock:
     """
 
     def __init__(self, model: TrainableModel) -> None:
-        self._model = model
+        self._model, self._held_off = model, forks.held_off()
         self._running, self._queue = threading.Lock(), threading.Lock()
         self._owner: int | None = None  # the thread that is running now
         self._depth = 0  # how often it has acquired the lock
@@ -361,12 +361,14 @@ class ModelLock:
         if self._owner == thread:
             self._depth += 1
             return
-        forks.held_off().__enter__()
+        self._held_off.__enter__()
         try:
             with self._queue:  # a thread that returns at once lets others in first
                 self._running.acquire()
             self._owner, self._depth = thread, 1
-            self._switch_metrics(threading.current_thread())
+            current = threading.current_thread()
+            if current is not self._last:
+                self._switch_metrics(current)
         except BaseException:
             self._leave()
             raise
@@ -380,12 +382,10 @@ class ModelLock:
         if self._owner == threading.get_ident():  # not interrupted while it waited
             self._owner = None
             self._running.release()
-        forks.held_off().__exit__(None, None, None)
+        self._held_off.__exit__(None, None, None)
 
     def _switch_metrics(self, thread: threading.Thread) -> None:
         before, self._last = self._last, thread
-        if before is thread:
-            return
         if before in self._threads:
             self._threads[before].sums = {
                 variable: variable.numpy()

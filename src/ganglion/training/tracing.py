@@ -95,7 +95,7 @@ class Step:
         A variable has one array for life, so the mapping is made once, and kept.
         """
         # Arrays in the mapping keep their ids, and others do not matter.
-        key = tuple(map(id, replaced.values()))
+        key = tuple(map(id, replaced.values())) if replaced else ()
         if key not in self._arrays:
             own = {name: v.unsynced_array for name, v in self.variables.items()}
             for variable in replaced.keys() & self.names.keys():
@@ -104,7 +104,8 @@ class Step:
         return self._arrays[key]
 
     @cached_property
-    def _result_names(self) -> list[str]:
+    def result_names(self) -> list[str]:
+        """The names of the results, in the order of the outputs."""
         count = len(self.program.results) + len(self.late)
         return [f"output/{number}" for number in range(count)]
 
@@ -115,11 +116,11 @@ class Step:
         if self.late:
             late = {name: late.numbers()[None] for name, late in self.late.items()}
             of_steps = {**of_steps, **late}
-        return self.packed(of_steps)
+        return self.packed([of_steps[name] for name in self.result_names])
 
-    def packed(self, results: Mapping[str, np.ndarray]) -> Any:
-        """Return results by name in the structure of the outputs."""
-        return tree.pack(self.outputs, [results[name] for name in self._result_names])
+    def packed(self, results: list[np.ndarray]) -> Any:
+        """Return results, in the order of their names, as the structure of outputs."""
+        return tree.pack(self.outputs, results)
 
 
 @dataclass(frozen=True)

@@ -801,7 +801,10 @@ def new_job(parts: Sequence[tuple[int, int, int, int]]) -> np.ndarray:
 
 def _contiguous(arrays: Arrays) -> dict[str, np.ndarray]:
     """Return contiguous arrays: those that are not, as copies."""
-    return {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    return {
+        name: array if array.flags.c_contiguous else np.asarray(array, order="C")
+        for name, array in arrays.items()
+    }
 
 
 def address_of(array: np.ndarray) -> int:

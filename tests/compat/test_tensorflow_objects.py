@@ -197,6 +197,19 @@ def test_rows_that_only_a_batch_fills_are_reshaped():
     assert model.predict(np.ones((8, 3, 2)), batch_size=4, verbose=0).sum() == 96
 
 
+def test_sizes_that_are_known_stay_known_when_computed_with():
+    class Nodes(keras.layers.Layer):
+        def call(self, x):
+            sizes = tf.shape(tf.transpose(x, [2, 0, 1, 3]))
+            return tf.reshape(x, (sizes[0] * sizes[1], sizes[2] * 1, sizes[3]))
+
+    inputs = keras.Input((6, 5, 2))
+    outputs = keras.layers.Dense(1)(Nodes()(inputs))
+    assert outputs.shape == (None, 6, 1)
+    model = keras.Model(inputs, outputs)
+    assert model(np.ones((3, 6, 5, 2))).shape == (15, 6, 1)
+
+
 def test_a_session_is_only_configured():
     options = tf.compat.v1.ConfigProto()
     options.gpu_options.allow_growth = True

@@ -36,13 +36,17 @@ def is_one(x: Any) -> bool:
     return isinstance(x, (int, np.integer))
 
 
+def _has_no_numbers(size: Any) -> bool:
+    """Return whether a size is computed from what only a step will know."""
+    return isinstance(size, Value) and call_function("numbers", size) is None
+
+
 def exact_sizes(shape: Any) -> tuple[int, ...]:
     """Return a shape in numbers; a size that is computed is open while one is tried."""
     unknown = symbolic.unknown_size()
 
     def exact(size: Any) -> int:
-        is_computed = unknown is not None and isinstance(size, Value)
-        is_open = is_computed and call_function("numbers", size) is None
+        is_open = unknown is not None and _has_no_numbers(size)
         return unknown if is_open else int(size)  # type: ignore[return-value]
 
     return tuple(map(exact, shape))
@@ -54,9 +58,9 @@ def reshape(x: Any, newshape: Any) -> Any:
     value = read(x)
     sizes = [newshape] if is_one(newshape) else list(newshape)
     unknown = symbolic.unknown_size()
-    if unknown is not None and any(isinstance(n, Value) for n in sizes):
-        known = [n if is_one(n) and n >= 0 else unknown for n in sizes]
-        return unknown_like(value, known)
+    if unknown is not None and any(map(_has_no_numbers, sizes)):
+        tried = [-1 if n is None or _has_no_numbers(n) else int(n) for n in sizes]
+        return unknown_like(value, [unknown if n < 0 else n for n in tried])
     sizes = [-1 if n is None else int(n) for n in sizes]
     if min(sizes, default=0) < -1:
         raise ShapeError(

@@ -303,6 +303,12 @@ def test_data_sets_of_keras_utilities_have_the_methods_of_tf_data():
     assert data.element_spec.shape == (None, 3)
     assert len(list(data.repeat(2))) == 10
     assert len(list(data.repeat().take(7).prefetch(2))) == 7
+    ends = keras.utils.timeseries_dataset_from_array(
+        np.arange(18), None, sequence_length=1, batch_size=4
+    )
+    pairs = list(ours.data.Dataset.zip((data, ends)))
+    assert [len(pair[0]) for pair in pairs] == [len(pair[1]) for pair in pairs]
+    assert len(list(Dataset.range(2).interleave(lambda number: data))) == 10
     with pytest.raises(AttributeError, match="no attribute 'snapshot'"):
         data.snapshot()
 

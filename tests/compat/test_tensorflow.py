@@ -152,6 +152,13 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("image.resize_with_crop_or_pad", (BATCH, 3, 8), {}),
     ("image.resize_with_pad", (BATCH, 10, 12), {}),
     ("image.resize_with_pad", (np.zeros((1, 6, 7, 1), np.float32) + 1, 8, 8), {}),
+    ("image.resize", (PIXELS, (4, 3)), {}),
+    ("image.resize", (PIXELS, (9, 9)), {"preserve_aspect_ratio": True}),
+    ("image.ssim", (PIXELS, PIXELS[::-1], 255), {"filter_size": 3}),
+    ("image.adjust_contrast", (PIXELS.astype(np.int32), 2.0), {}),
+    ("image.convert_image_dtype", (PIXELS, "uint16"), {"saturate": True}),
+    ("image.convert_image_dtype", (PIXELS * np.uint16(2), "uint8"), {}),
+    ("math.count_nonzero", (N, 1), {"keepdims": True}),
     ("image.rgb_to_hsv", (BATCH,), {}),
     ("image.rgb_to_yuv", (BATCH,), {}),
     ("image.yuv_to_rgb", (IMAGE,), {}),
@@ -646,3 +653,11 @@ def test_every_name_is_listed_once() -> None:
         listed = [line.strip().partition("(")[0] for line in text.splitlines()]
         once = set(filter(None, listed))
         assert sorted(once) == sorted(filter(None, listed)), modules
+
+
+def test_images_of_long_whole_numbers_keep_their_colours():
+    thin = namespaces.load("")
+    for change, amount in (("adjust_hue", 0.2), ("adjust_saturation", 0.5)):
+        function = getattr(thin.image, change)
+        narrow = function(PIXELS, amount).numpy().astype(int)
+        assert abs(function(PIXELS.astype(int), amount).numpy() - narrow).max() <= 1

@@ -241,6 +241,17 @@ def segment_mean(data: Any, segment_ids: Any, num_segments: Any = None) -> Any:
     return ops.divide(total, ops.maximum(count, 1))
 
 
+def count_nonzero(
+    input: Any,  # noqa: A002
+    axis: Any = None,
+    keepdims: bool = False,
+    dtype: Any = "int64",
+) -> Any:
+    """Return how many elements are not zero."""
+    found = ops.cast(ops.not_equal(input, 0), str(dtype))
+    return ops.cast(ops.sum(found, axis=axis, keepdims=keepdims), str(dtype))
+
+
 def bincount(
     arr: Any, weights: Any = None, minlength: Any = 0, axis: Any = None
 ) -> Any:

@@ -83,7 +83,8 @@ arrays.reduce_mean(input_tensor, axis, keepdims)
         bincount(arr, weights, minlength, axis) = \
 arrays.bincount(arr, weights, minlength, axis)
         ceil(x) = ceil(x)
-        count_nonzero(input, axis) = count_nonzero(x, axis)
+        count_nonzero(input, axis, keepdims, dtype) = \
+arrays.count_nonzero(input, axis, keepdims, dtype)
         cumprod(x, axis, exclusive, reverse) = \
 arrays.cumprod(x, axis, exclusive, reverse)
         divide_no_nan(x, y) = divide_no_nan(x1, x2)
@@ -473,7 +474,8 @@ pictures.resize_with_pad(image, target_height, target_width, method, antialias)
         ssim(img1, img2, max_val, filter_size, filter_sigma) = \
 pictures.ssim(img1, img2, max_val, filter_size, filter_sigma)
         total_variation(images) = pictures.total_variation(images)
-        convert_image_dtype(image, dtype) = pictures.convert_image_dtype(image, dtype)
+        convert_image_dtype(image, dtype, saturate) = \
+pictures.convert_image_dtype(image, dtype, saturate)
         crop_to_bounding_box(image, offset_height, offset_width, target_height, \
 target_width) = pictures.crop_to_bounding_box(image, offset_height, offset_width, \
 target_height, target_width)

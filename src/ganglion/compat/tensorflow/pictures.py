@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ganglion import ops, random
 from ganglion.compat.tensorflow.arrays import known
+from ganglion.dtypes import is_float_dtype
 
 
 def flip_left_right(image: Any) -> Any:
@@ -48,17 +50,25 @@ def _as_floats(image: Any) -> tuple[Any, str]:
     return convert_image_dtype(image, "float32"), name
 
 
-def convert_image_dtype(image: Any, dtype: Any) -> Any:
-    """Return an image of another type; floats lie between 0 and 1."""
+def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False) -> Any:
+    """Return an image of another type; floats lie between 0 and 1.
+
+    Floats that are too large for whole numbers become the largest in any case.
+    """
     before, after = np.dtype(str(image.dtype)), np.dtype(str(dtype))
     if before == after:
         return image
+    cast = ops.saturate_cast if saturate else ops.cast
+    if before.kind in "iu" and after.kind in "iu":
+        old, new = (int(np.iinfo(kind).max) + 1 for kind in (before, after))
+        if old > new:
+            return cast(ops.floor_divide(image, old // new), after.name)
+        return ops.multiply(cast(image, after.name), new // old)
     if before.kind in "iu" and after.kind == "f":
         return ops.divide(ops.cast(image, after.name), float(np.iinfo(before).max))
     if before.kind == "f" and after.kind in "iu":
-        scale = float(np.iinfo(after).max) + 0.5
-        largest = float(np.iinfo(after).max)
-        return ops.cast(ops.clip(ops.multiply(image, scale), 0, largest), after.name)
+        scaled = ops.multiply(image, float(np.iinfo(after).max) + 0.5)
+        return ops.saturate_cast(scaled, after.name)
     if before.kind == after.kind == "f":
         return ops.cast(image, after.name)
     raise NotImplementedError(
@@ -157,13 +167,14 @@ def resize(
     preserve_aspect_ratio: bool = False,
     antialias: bool = False,
 ) -> Any:
-    """Return images of another size."""
-    if preserve_aspect_ratio:
-        raise NotImplementedError(
-            "tf.image.resize(preserve_aspect_ratio=True) is not supported; use "
-            "`keras.layers.Resizing(pad_to_aspect_ratio=True)`."
-        )
+    """Return images of another size: floats, except for the nearest pixels."""
     sizes = known(size, "image.resize").tolist()
+    if preserve_aspect_ratio:
+        now = np.array(images.shape[-3:-1], np.float32)  # TensorFlow rounds in float32
+        scale = np.min(np.array(sizes, np.float32) / now)
+        sizes = np.round(scale * now).astype(int).tolist()
+    if method != "nearest" and not is_float_dtype(images.dtype):
+        images = ops.cast(images, "float32")  # or whole numbers would be rounded
     resized = ops.image.resize(images, tuple(sizes), method, antialias=antialias)
     return resized if method == "nearest" else ops.cast(resized, "float32")
 
@@ -202,22 +213,35 @@ def yuv_to_rgb(images: Any) -> Any:
     return ops.matmul(images, _RGB_OF_YUV)
 
 
+def _recolored(image: Any, change: Callable[[Any], Any]) -> Any:
+    """Return images whose hue, saturation and value were changed."""
+    before = np.dtype(str(image.dtype))
+    if before.kind in "iu" and before.itemsize > 2:
+        # Between 0 and 1 such pixels are as good as black, and lose their colours.
+        floats = hsv_to_rgb(change(rgb_to_hsv(ops.cast(image, "float32"))))
+        return ops.saturate_cast(floats, before.name)
+    floats, name = _as_floats(image)
+    return convert_image_dtype(hsv_to_rgb(change(rgb_to_hsv(floats))), name)
+
+
 def adjust_hue(image: Any, delta: Any) -> Any:
     """Return images whose colours are turned by a part of the circle."""
-    floats, name = _as_floats(image)
-    hsv = rgb_to_hsv(floats)
-    hue = ops.mod(ops.add(hsv[..., :1], delta), 1.0)
-    turned = hsv_to_rgb(ops.concatenate([hue, hsv[..., 1:]], -1))
-    return convert_image_dtype(turned, name)
+
+    def turned(hsv: Any) -> Any:
+        hue = ops.mod(ops.add(hsv[..., :1], delta), 1.0)
+        return ops.concatenate([hue, hsv[..., 1:]], -1)
+
+    return _recolored(image, turned)
 
 
 def adjust_saturation(image: Any, saturation_factor: Any) -> Any:
     """Return images with stronger or weaker colours."""
-    floats, name = _as_floats(image)
-    hsv = rgb_to_hsv(floats)
-    strength = ops.clip(ops.multiply(hsv[..., 1:2], saturation_factor), 0.0, 1.0)
-    changed = ops.concatenate([hsv[..., :1], strength, hsv[..., 2:]], -1)
-    return convert_image_dtype(hsv_to_rgb(changed), name)
+
+    def changed(hsv: Any) -> Any:
+        strength = ops.clip(ops.multiply(hsv[..., 1:2], saturation_factor), 0.0, 1.0)
+        return ops.concatenate([hsv[..., :1], strength, hsv[..., 2:]], -1)
+
+    return _recolored(image, changed)
 
 
 def random_hue(image: Any, max_delta: float, seed: Any = None) -> Any:
@@ -307,11 +331,13 @@ def ssim(
     filter_size: int = 11,
     filter_sigma: float = 1.5,
 ) -> Any:
-    """Return how alike images are in structure."""
+    """Return how alike images are in structure, of floats whatever the pixels are."""
+    (first, _), (second, _) = _as_floats(img1), _as_floats(img2)
+    kind = np.dtype(str(img1.dtype))
     return ops.image.ssim(
-        img1,
-        img2,
-        max_val,
+        first,
+        second,
+        max_val / float(np.iinfo(kind).max) if kind.kind in "iu" else max_val,
         filter_size=filter_size,
         filter_sigma=filter_sigma,
         data_format="channels_last",

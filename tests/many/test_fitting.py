@@ -247,6 +247,106 @@ def test_callbacks_by_a_function_of_the_index():
     assert given[1].model is trained[1].model
 
 
+class Files(callbacks.Callback):
+    """Keeps a file open, which cannot be copied."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.file = open(path, "w", encoding="utf-8")  # noqa: SIM115 (closed by the test)
+
+
+def test_copies_of_callbacks_write_to_files_of_their_own(tmp_path):
+    written = [
+        callbacks.CSVLogger(tmp_path / "log.csv"),
+        callbacks.ModelCheckpoint(tmp_path / "{epoch:02d}-{loss:.0f}.weights.h5",
+                                  save_weights_only=True),
+        callbacks.BackupAndRestore(tmp_path / "backup", delete_checkpoint=False),
+    ]  # fmt: skip
+    arguments = {"callbacks": written, "epochs": 1, **QUIET}
+    many.fit_many(build, many.grid(seed=[0, 1]), X, Y, **arguments)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert [name for name in names if name.startswith("log")] == [
+        "log-0.csv",
+        "log-1.csv",
+    ]
+    assert [name[-13:] for name in names[:2]] == ["-0.weights.h5", "-1.weights.h5"]
+    assert sorted(path.name for path in (tmp_path / "backup").iterdir()) == ["0", "1"]
+
+
+def test_callbacks_that_cannot_be_copied_say_what_to_do(tmp_path):
+    files = Files(tmp_path / "notes.txt")
+    with files.file, pytest.raises(TypeError, match="lambda index"):
+        many.fit_many(build, [{}], X, Y, callbacks=[files], **QUIET)
+    with pytest.raises(TypeError, match="pass an instance"):
+        many.fit_many(build, [{}], X, Y, callbacks=callbacks.EarlyStopping, **QUIET)
+
+
+class Pretrains(callbacks.Callback):
+    """Trains another model, whose loss is not finite."""
+
+    def on_train_begin(self, logs=None):
+        build(momentum=0.9, rate=1e25).fit(X, Y, epochs=2, **QUIET)
+
+
+def test_a_model_that_a_callback_trains_does_not_stop_its_own():
+    arguments = {"callbacks": [Pretrains()], "epochs": 3, **QUIET}
+    with pytest.warns(RuntimeWarning, match="finite"):
+        trained = many.fit_many(build, [{"seed": 1}], X, Y, **arguments)
+    assert trained[0].message is None
+    assert trained[0].history.epoch == [0, 1, 2]
+
+
+def headed(*parts, **arguments):
+    model = keras.Sequential([keras.Input((6,)), *parts, layers.Dense(2)])
+    model.compile("adam", "mse", **arguments)
+    return model
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    "shares",
+    [
+        lambda part, metric: headed(part),
+        lambda part, metric: headed(metrics=[metric]),
+        lambda part, metric: headed(part, run_eagerly=True),
+    ],
+)
+def test_models_that_would_change_each_other_are_refused(shares, threads):
+    part = layers.Dense(4, name="part")
+    metric = keras.metrics.MeanAbsoluteError()
+    with pytest.raises(ValueError, match="with another one of the set"):
+        many.fit_many(
+            lambda: shares(part, metric), [{}, {}], X, Y, threads=threads, **QUIET
+        )
+
+
+def test_models_may_share_what_is_frozen():
+    base = keras.Sequential([keras.Input((6,)), layers.Dense(4), layers.Dropout(0.5)])
+    base.trainable = False
+
+    def transferred():
+        inputs = keras.Input((6,))
+        outputs = layers.Dense(2)(base(inputs, training=False))
+        model = keras.Model(inputs, outputs)
+        model.compile("adam", "mse")
+        return model
+
+    trained = many.fit_many(transferred, many.grid(seed=[1, 2]), X, Y, **QUIET)
+    for member in trained:
+        keras.utils.set_random_seed(member.seed)
+        history = transferred().fit(X, Y, **QUIET)
+        assert history.history == member.history.history
+    # Dropout that is switched on draws from a generator, which each model moves.
+    with pytest.raises(ValueError, match="seed_generator"):
+        many.fit_many(lambda: headed(base), [{}, {}], X, Y, **QUIET)
+
+
+def test_a_builder_that_returns_one_model_twice_is_refused():
+    model = headed()
+    with pytest.raises(ValueError, match="the same model for model 1"):
+        many.fit_many(lambda: model, [{}, {}], X, Y, threads=1, **QUIET)
+
+
 @pytest.mark.filterwarnings("error")
 def test_a_model_that_turns_nan_stops_and_the_others_do_not_notice():
     settings = [{"seed": 0}, {"seed": 0, "rate": 1e30, "momentum": 0.0}, {"seed": 1}]

@@ -164,3 +164,15 @@ def test_metrics_that_are_no_means_are_those_of_each_alone(monkeypatch):
         (alone,) = many.fit_many(regressor, [setting], X, X[:, 0], **arguments)
         np.testing.assert_equal(member.history.history, alone.history.history)
     assert [len(member.history.epoch) for member in together] == [3, 2]
+
+
+def test_a_group_that_shares_what_it_trains_is_refused():
+    part = layers.Dense(5, name="part")
+
+    def shares():
+        model = keras.Sequential([keras.Input((6,)), part, layers.Dense(3)])
+        model.compile("sgd", "mse")
+        return model
+
+    with pytest.raises(ValueError, match="part/kernel"):
+        many.fit_many(shares, [{}, {}], X, X[:, :3], **ARGUMENTS, verbose=0)

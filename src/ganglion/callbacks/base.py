@@ -52,6 +52,10 @@ class Callback:
     """
 
     counts_batches = False  # whether to be called after every single step of training
+    # The attributes with the file and the folder that it writes to: copies of it, one a
+    # model, must not all write to the same.
+    writes_file: str | None = None
+    writes_folder: str | None = None
 
     def __init__(self) -> None:
         self.params: dict[str, Any] | None = None

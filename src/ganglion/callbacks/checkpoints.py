@@ -95,6 +95,8 @@ class ModelCheckpoint(MonitorCallback):
 
     period = 1  # Keras 2: save every so many epochs
 
+    writes_file = "filepath"
+
     @_with_period
     def __init__(
         self,
@@ -218,6 +220,8 @@ class BackupAndRestore(Callback):
     >>> BackupAndRestore("backup", save_freq=100).save_freq
     100
     """
+
+    writes_folder = "backup_dir"
 
     def __init__(
         self,

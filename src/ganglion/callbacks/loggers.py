@@ -145,6 +145,8 @@ class CSVLogger(Callback):
     True
     """
 
+    writes_file = "filename"
+
     def __init__(
         self,
         filename: str | os.PathLike[str],

@@ -63,6 +63,8 @@ class TensorBoard(Callback):
     'epoch'
     """
 
+    writes_folder = "log_dir"
+
     @_without_old
     def __init__(
         self,

@@ -7,7 +7,6 @@ of equal structure share their compiled steps, see `training/sharing.py`.
 
 from __future__ import annotations
 
-import copy
 import random as python_random
 import threading
 import time
@@ -16,18 +15,20 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from ganglion import config, random, tree
 from ganglion.callbacks import Callback, History
+from ganglion.many.callbacks import callbacks_for
 from ganglion.many.data import SharedData
 from ganglion.many.lockstep import Group, Planned
 from ganglion.many.model_set import Member, ModelSet
 from ganglion.many.progress import Progress
 from ganglion.many.set_file import SavedAsItGoes
 from ganglion.many.settings import ModelPlan, Setting, plans_for
-from ganglion.many.threads import Workers, noted, workers_for
+from ganglion.many.threads import Workers, noted, warned, workers_for
 from ganglion.models import Model
 from ganglion.system import ray_cluster, terminal
 from ganglion.training import data_adapters, fit_loop
@@ -229,6 +230,7 @@ class Fitting:
         self._waiting = deque(plans)
         self._building = threading.Lock()
         self._prebuilt: dict[int, Any] = {}  # models that turned out to train alone
+        self._built_for: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
     def run(self, threads: int | None) -> ModelSet:
         """Train the models that are not finished yet; return the complete set."""
@@ -409,12 +411,22 @@ class Fitting:
             with counted_anew():  # layers of all models have the same names
                 model = self._build(**plan.for_builder)
             _check_model(model, f"What the builder returned for {plan}")
+            self._refuse_same(model, plan)
         if not model.built and not data_adapters.is_never_compiled(model):
             _make_weights(model, self._data.x)
         model._step_cache.share(self._steps)
         if self._saved is not None and plan.index == 0:
             self._saved.check(model)
         return model
+
+    def _refuse_same(self, model: Any, plan: ModelPlan) -> None:
+        """Refuse a builder that returns one model twice."""
+        before = self._built_for.setdefault(model, plan.index)
+        if before != plan.index:
+            raise ValueError(
+                f"The builder returned the same model for {plan} as for model {before}:"
+                " it must build a new one each time that it is called."
+            )
 
     def _finished_before(self, plan: ModelPlan, model: Any) -> Member | None:
         """Return the model if an earlier call has finished it, otherwise None."""
@@ -432,7 +444,8 @@ class Fitting:
         start = time.perf_counter()
         arguments = self._fit_arguments(plan)
         watch = Watch(self._progress)
-        called = [*callbacks_for(self._callbacks, plan.index), watch]
+        own = callbacks_for(self._callbacks, plan.index, plan.count > 1)
+        called = [*own, watch]
         supervisor = Supervisor(self._workers.interrupt, watch.note)
         with supervised(supervisor):
             history = model.fit(**arguments, callbacks=called, verbose=0)
@@ -459,9 +472,12 @@ class Watch(Callback):
         self._progress = progress
         self.message: str | None = None
 
-    def note(self, message: str) -> None:
-        """Keep a warning of `fit`."""
-        self.message = message
+    def note(self, model: Any, message: str) -> None:
+        """Keep a warning of the model's own `fit`, not of one in a callback."""
+        if model is self.model:
+            self.message = message
+        else:
+            warned(model, message)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._progress.count_epoch()
@@ -474,17 +490,6 @@ def _make_weights(model: Any, x: Any) -> None:
     row = tree.map_leaves(lambda rows: None if rows is None else rows[:1], x)
     table = data_adapters.table(model, row)
     model._step_cache.traced("predict", table, table.signature(1, None, False))
-
-
-def callbacks_for(callbacks: Any, index: int) -> list[Any]:
-    """Return the callbacks of one model, which know its index."""
-    chosen = callbacks(index) if callable(callbacks) else copy.deepcopy(callbacks)
-    if chosen is None:
-        return []
-    chosen = list(chosen) if isinstance(chosen, (list, tuple)) else [chosen]
-    for callback in chosen:
-        callback.model_index = index
-    return chosen
 
 
 @contextmanager

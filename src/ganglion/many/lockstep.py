@@ -17,6 +17,7 @@ from ganglion.compiler import registry
 from ganglion.training.data_adapters import Table
 from ganglion.training.fit_loop import FitLoop, Interrupt, Supervisor, supervised
 from ganglion.training.run_ahead import RunAhead, logs_of, means_of, sums_of
+from ganglion.training.sharing import SharedVariableError
 from ganglion.training.structure import Structure
 from ganglion.training.tracing import Step
 from ganglion.variables import Variable
@@ -88,7 +89,7 @@ class Group:
         self,
         interrupt: Interrupt,
         count: Callable[[int], None],
-        warn_of: Callable[[FitLoop], Callable[[str], None]],
+        warn_of: Callable[[FitLoop], Callable[[Any, str], None]],
     ) -> bool:
         """Train all models to their ends; return False if they must train alone.
 
@@ -129,12 +130,23 @@ class Group:
             program = registry.compile_models(step.program, self._count)
             if program is None or step.late:
                 return None
+            self._refuse_shared(step)
             if step.limits:
                 table.check(step.limits)
             columns = table.arrays()
             data = {name: columns[name] for name in step.program.data}
             runs.append(_Run(program, data, self._numbers_of(step, kind), steps))
         return runs
+
+    def _refuse_shared(self, step: Step) -> None:
+        """Refuse models that have a variable in common which the step changes."""
+        for name, variable in step.variables.items():
+            position = self._in_structure.get(id(variable))
+            if position is None or name not in step.program.graph.outputs:
+                continue
+            own = {id(m.structure.variables[position]) for m in self._members}
+            if len(own) < self._count:
+                raise SharedVariableError(variable)
 
     def _numbers_of(self, step: Step, kind: str) -> dict[str, int]:
         """Return the number of each array of a step's state."""

@@ -16,7 +16,8 @@ import numpy as np
 
 from ganglion import config
 from ganglion.callbacks import Callback
-from ganglion.many.fitting import callbacks_for, fit_many
+from ganglion.many.callbacks import callbacks_for
+from ganglion.many.fitting import fit_many
 from ganglion.many.model_set import Member, ModelSet, larger_is_better
 
 LARGEST_GRID = 1_000_000
@@ -465,7 +466,8 @@ def _run_batch(
     own_callbacks = arguments.get("callbacks")
 
     def callbacks(index: int) -> list[Any]:
-        return [*callbacks_for(own_callbacks, index), pruners[index]]
+        own = callbacks_for(own_callbacks, batch[index].number, True)
+        return [*own, pruners[index]]
 
     settings = [
         {"trial": n, "seed": (seed + trial.number) % 2**32, "name": str(trial.number)}

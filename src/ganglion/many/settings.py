@@ -46,6 +46,7 @@ class ModelPlan:
     name: str
     setting: dict[str, Any]  # as it was given
     seed: int | None  # None for a model that exists already
+    count: int = 1  # of models in the set
     for_builder: dict[str, Any] = field(default_factory=dict)
     for_fit: dict[str, Any] = field(default_factory=dict)
     own: dict[str, Any] = field(default_factory=dict)
@@ -93,7 +94,14 @@ def plans_for(
         _check_missing(index, for_builder, takes)
         plans.append(
             ModelPlan(
-                index, names[index], dict(setting), seed, for_builder, for_fit, own
+                index,
+                names[index],
+                dict(setting),
+                seed,
+                len(settings),
+                for_builder,
+                for_fit,
+                own,
             )
         )
     return plans

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -64,7 +65,7 @@ class Workers:
             raise self._error
 
     def _run(self, work: Callable[[], None]) -> None:
-        supervisor = Supervisor(self.interrupt, _ignore)
+        supervisor = Supervisor(self.interrupt, warned)
         try:
             with config.limited_threads(self._threads_each), supervised(supervisor):
                 work()
@@ -75,8 +76,9 @@ class Workers:
             self.interrupt.requested = True
 
 
-def _ignore(message: str) -> None:
-    """Ignore a warning: `Watch` keeps those of a model."""
+def warned(model: Any, message: str) -> None:
+    """Warn as `fit` would: of a model that is none of the set's own."""
+    warnings.warn(f"{model.name}: {message}", RuntimeWarning, stacklevel=2)
 
 
 @contextmanager

@@ -139,7 +139,7 @@ class Supervisor:
     """Controls every `fit` of a thread, as `fit_many` does."""
 
     interrupt: Interrupt  # Ctrl-C, which only the main thread receives
-    warn: Callable[[str], None]  # receives the warnings of `fit`
+    warn: Callable[[Any, str], None]  # receives a model and a warning of its `fit`
     # Takes over a loop, with its first and last epoch, to train it with others.
     take: Callable[[FitLoop, int, int], None] | None = None
 
@@ -166,9 +166,9 @@ def _interruptible() -> AbstractContextManager[Interrupt]:
     return Interrupt() if supervisor is None else nullcontext(supervisor.interrupt)
 
 
-def _warn(message: str) -> None:
+def _warn(model: Any, message: str) -> None:
     if _current.supervisor is not None:
-        _current.supervisor.warn(message)
+        _current.supervisor.warn(model, message)
     else:
         warnings.warn(message, RuntimeWarning, stacklevel=3)
 
@@ -404,9 +404,10 @@ class FitLoop:
         bad = self.model.training_state.first_bad_step.array
         if int(bad) > 0:
             _warn(
+                self.model,
                 f"The loss stopped being a finite number at step {int(bad)} (epoch "
                 f"{epoch + 1}). Lower the learning rate, or look for NaN in the data "
-                "with fit(..., check=True)."
+                "with fit(..., check=True).",
             )
             bad[...] = 0  # warned once
 
@@ -416,9 +417,10 @@ class FitLoop:
         names = [name for name, value in logs.items() if not np.all(np.isfinite(value))]
         if names and int(bad) < 0:
             _warn(
+                self.model,
                 f"What `train_step` returned as {', '.join(names)} is not a finite "
                 f"number any more, at step {steps} of epoch {epoch + 1} or before. "
                 "Lower the learning rate, or look for NaN in the data with "
-                "fit(..., check=True)."
+                "fit(..., check=True).",
             )
             bad[...] = 0

@@ -9,8 +9,9 @@ traces are equal.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +25,56 @@ from ganglion.training.compile_utils import Outputs, is_structured
 from ganglion.training.data_adapters import Batch, Signature
 from ganglion.training.structure import PLAIN, Structure, UnknownCodeError
 from ganglion.training.tracing import Step
-from ganglion.variables import suspended
+from ganglion.variables import Variable, suspended
+
+# ---- the variables of models ---------------------------------------------------------
+
+
+class Users:
+    """Which model uses each variable: what one of them changes, no other may use.
+
+    Models of a set run at the same time. If they had a layer, say, in common, each
+    would train it for the others, in an order that nobody chose.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # The variable and its model, if both are there, and whether it is changed.
+        self._users: dict[int, tuple[Any, Any, bool]] = {}
+
+    def add(
+        self, model: Any, changed: Iterable[Variable], read: Iterable[Variable]
+    ) -> None:
+        """Add the variables of a model's step; refuse those of another model."""
+        own = weakref.ref(model)
+        with self._lock:
+            for is_changed, variables in ((True, changed), (False, read)):
+                for variable in variables:
+                    self._add(own, variable, is_changed)
+
+    def _add(self, own: weakref.ref[Any], variable: Variable, is_changed: bool) -> None:
+        known = self._users.get(id(variable))
+        if known is not None and known[0]() is variable:
+            _, others, was_changed = known
+            other = others()
+            if other is own():
+                is_changed = is_changed or was_changed
+            elif other is not None and (is_changed or was_changed):
+                raise SharedVariableError(variable)
+        self._users[id(variable)] = weakref.ref(variable), own, is_changed
+
+
+class SharedVariableError(ValueError):
+    """Two models of a set use a variable that one of them changes."""
+
+    def __init__(self, variable: Variable) -> None:
+        super().__init__(
+            f"A model shares {variable.path!r} with another one of the set, and one of "
+            "them changes it, for both. Give each model layers, metrics and an "
+            "optimizer of its own (models.clone_model copies a model), or freeze the "
+            "layers that they share."
+        )
+
 
 # ---- the steps that models share -----------------------------------------------------
 
@@ -72,6 +122,7 @@ class SharedSteps:
         self._programs: dict[Any, tuple[Program, registry.Executable]] = {}
         self.traces = self.compilations = 0
         self.epochs_at_once: dict[Any, int] = {}  # see `run_ahead.py`
+        self.users = Users()
 
     def step(
         self,

@@ -104,13 +104,21 @@ class StepCache:
     def _shared_or_own(self, kind: str, table: Table, signature: Signature) -> Compiled:
         """Return a step shared with other models, or one of this model's own."""
         model = self._model
-        if self.shared is None or model.run_eagerly or is_own(model, kind):
+        if self.shared is None:
             return self._compiled(kind, table, signature)
-        structure = self._read_structure(kind, table, signature)
-        key = self._key(kind, table, signature)
-        return self.shared.step(
-            key, structure, lambda: self._traced(kind, table, signature), self._compile
-        )
+        if model.run_eagerly or is_own(model, kind):
+            compiled = self._compiled(kind, table, signature)
+        else:
+            structure = self._read_structure(kind, table, signature)
+            key = self._key(kind, table, signature)
+            compiled = self.shared.step(
+                key,
+                structure,
+                lambda: self._traced(kind, table, signature),
+                self._compile,
+            )
+        self.shared.users.add(model, *_used_by(model, kind, compiled))
+        return compiled
 
     def _key(self, kind: str, table: Table, signature: Signature) -> tuple[Any, ...]:
         """Return a key of all that a step depends on beside the model's structure."""
@@ -322,6 +330,21 @@ class StepCache:
     def return_cursor(self, cursor: Cursor) -> None:
         """Keep a cursor for the next run: a GPU records launches by addresses."""
         self._cursors.append(cursor)
+
+
+def _used_by(
+    model: TrainableModel, kind: str, compiled: Compiled
+) -> tuple[list[Variable], list[Variable]]:
+    """Return the variables that a step changes, and those that it only reads."""
+    step, executable = compiled
+    if isinstance(executable, EagerSteps):  # of which no more is known
+        return list(model.trainable_weights) if kind == "train" else [], []
+    new_values = step.program.graph.outputs
+    changed: list[Variable] = []
+    read: list[Variable] = []
+    for name, variable in step.variables.items():
+        (changed if name in new_values else read).append(variable)
+    return changed, read
 
 
 # ---- threads -----------------------------------------------------------------------

@@ -1,0 +1,77 @@
+"""The callbacks of each model of a set: copies, with files of their own."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from ganglion.callbacks import CallbackList
+
+_ENDING = re.compile(r"(\.weights)?\.[A-Za-z]\w*$")  # not the digits of a format
+
+
+def callbacks_for(callbacks: Any, index: int, is_one_of_many: bool) -> list[Any]:
+    """Return the callbacks of one model, which know its index.
+
+    Args:
+        callbacks: Callbacks to copy, or a function of the index.
+        index: The number of the model.
+        is_one_of_many: Whether copies write to files of their own, named by the index.
+    """
+    is_class = inspect.isclass(callbacks)
+    if callable(callbacks) and not is_class and not hasattr(callbacks, "set_model"):
+        chosen = callbacks(index)
+    else:
+        chosen = _copied(callbacks)
+        if is_one_of_many:
+            for callback in _listed(chosen):
+                _separate(callback, index)
+    chosen = _listed(chosen)
+    for callback in chosen:
+        if not inspect.isclass(callback):  # `fit` refuses a class
+            callback.model_index = index
+    return chosen
+
+
+def _listed(callbacks: Any) -> list[Any]:
+    if callbacks is None:
+        return []
+    if isinstance(callbacks, CallbackList):
+        callbacks = callbacks.callbacks
+    return list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
+
+
+def _copied(callbacks: Any) -> Any:
+    try:
+        return copy.deepcopy(callbacks)
+    except TypeError as error:
+        raise TypeError(
+            f"The callbacks cannot be copied for each model ({error}). Pass a function "
+            "of the model's index that makes them: callbacks=lambda index: [...]"
+        ) from error
+
+
+def _separate(callback: Any, index: int) -> None:
+    """Let a copy write beside those of other models.
+
+    >>> from ganglion.callbacks import CSVLogger
+    >>> log = CSVLogger("runs/log.csv")
+    >>> _separate(log, 3)
+    >>> Path(log.filename).as_posix()
+    'runs/log-3.csv'
+    """
+    name = getattr(callback, "writes_file", None)
+    if name is not None:
+        path = os.fspath(getattr(callback, name))
+        ending = _ENDING.search(path)
+        end = len(path) if ending is None else ending.start()
+        setattr(callback, name, f"{path[:end]}-{index}{path[end:]}")
+    name = getattr(callback, "writes_folder", None)
+    if name is not None:
+        folder = getattr(callback, name)
+        own = Path(folder, str(index))
+        setattr(callback, name, str(own) if isinstance(folder, str) else own)

@@ -151,13 +151,12 @@ def _needed(
     reads -= order[number].memory_written
     needed: list[Kernel] = []
     for kernel in reversed(order[number + 1 : where]):
-        touched = kernel.memory_read | kernel.memory_written
-        if not writes.isdisjoint(touched) or not reads.isdisjoint(
-            kernel.memory_written
-        ):
+        read, written = kernel.memory_read, kernel.memory_written
+        overwrites = not (writes.isdisjoint(read) and writes.isdisjoint(written))
+        if overwrites or not reads.isdisjoint(written):
             needed.insert(0, kernel)
-            reads |= kernel.memory_read
-            writes |= kernel.memory_written
+            reads |= read
+            writes |= written
     product = order[number]
     touched = product.memory_read | product.memory_written
     for kernel in needed:

@@ -20,11 +20,14 @@ def write_in_place(plan: CpuPlan) -> CpuPlan:
     So a slice takes less of a thread's cache, and the arena is smaller. Nobody waits
     more often: who wrote an array must be waited for by its only reader anyway.
     """
+    loops = [(n, k) for n, k in enumerate(plan.kernels) if isinstance(k, Loop)]
+    large = [(number, loop, views) for number, loop in loops if (views := _large(loop))]
+    if not large:
+        return plan
     uses, seen_otherwise = Uses(plan.kernels), _seen_otherwise(plan.kernels)
     successor: dict[BufferKey, Buffer] = {}
-    loops = ((n, k) for n, k in enumerate(plan.kernels) if isinstance(k, Loop))
-    for number, loop in loops:
-        for view in _large(loop):
+    for number, loop, views in large:
+        for view in views:
             new = view.buffer
             if new.key in seen_otherwise or uses.writers[new.key] != [number]:
                 continue

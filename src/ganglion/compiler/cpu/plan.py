@@ -133,15 +133,18 @@ class _Member:
     """A kernel with what it touches, for comparing."""
 
     kernel: Kernel
-    footprint: Footprint | None
     reads: frozenset[Buffer]
     writes: frozenset[Buffer]
+
+    @kept
+    def footprint(self) -> Footprint | None:
+        return self.kernel.known_footprint  # of tiny ones, few are asked for it
 
     @kept
     def is_tiny(self) -> bool:
         return is_tiny(self.kernel)
 
-    @property
+    @kept
     def own(self) -> frozenset[Buffer]:
         """The buffers of which each unit has a part of its own."""
         return self.footprint.own if self.footprint else frozenset()
@@ -181,8 +184,7 @@ class _Group:
 
 
 def _member(kernel: Kernel) -> _Member:
-    reads, writes = kernel.memory_read, kernel.memory_written
-    return _Member(kernel, kernel.known_footprint, reads, writes)
+    return _Member(kernel, kernel.memory_read, kernel.memory_written)
 
 
 def goes_with(member: _Member, other: _Member) -> bool:
@@ -204,11 +206,8 @@ def arrange(kernels: Sequence[Kernel]) -> tuple[list[Kernel], tuple[Segment, ...
             step = _step(units, [left[i] for i in members])
             segments.append(_segment(len(ordered), len(members), units, step))
         ordered += [left[i].kernel for i in members]
-        taken = {*first, *members}
-        candidates = enumerate(left[: CPU.block_lookahead])  # no farther is ever looked
-        left[: CPU.block_lookahead] = [
-            member for i, member in candidates if i not in taken
-        ]
+        for number in sorted((*first, *members), reverse=True):
+            del left[number]
     return ordered, tuple(segments)
 
 
@@ -235,8 +234,8 @@ def _longest(left: Sequence[_Member]) -> tuple[list[int], list[int], int]:
     members = [0]
     before: list[int] = []
     skipped: list[int] = []
-    units = head.footprint.units if head.footprint else 0
-    if not units or not _suits(units, units, [], [head]) or head.is_tiny:
+    units = head.footprint.units if not head.is_tiny and head.footprint else 0
+    if not units or not _suits(units, units, [], [head]):
         return [], members, 1
     joined, sliced = [head], set(head.sliced)
     for number in range(1, min(len(left), CPU.block_lookahead)):
@@ -468,24 +467,28 @@ def fill_intervals(plan: CpuPlan) -> CpuPlan:
     often, and have more to do between.
     """
     runs = _runs(plan)
-    followed, ordered = _followed(runs), list[_Run]()
-    left, done, taken = list(range(len(runs))), set[int](), set[int]()
+    waits_for, ordered = _followed(runs), list[_Run]()
+    awaited_by: list[list[int]] = [[] for _ in runs]
+    for number, others in enumerate(waits_for):
+        for other in others:
+            awaited_by[other].append(number)
+    left = list(range(len(runs)))
     while left:
         # What one thread runs need not wait for what the same one has run before it.
-        done |= taken
-        taken, taken_alone = set(), set[int]()
-        rest = []
+        taken, taken_alone, rest = list[int](), set[int](), []
         for number in left[: CPU.block_lookahead]:
-            run = runs[number]
-            waits = followed[number] - done
-            if waits <= taken_alone if run.alone else not waits:
-                taken.add(number)
-                if run.alone:
+            alone, waits = runs[number].alone, waits_for[number]
+            if waits <= taken_alone if alone else not waits:
+                taken.append(number)
+                if alone:
                     taken_alone.add(number)
-                ordered.append(run)
             else:
                 rest.append(number)
         left[: CPU.block_lookahead] = rest
+        for number in taken:
+            ordered.append(runs[number])
+            for other in awaited_by[number]:
+                waits_for[other].remove(number)
     segments, at = [], 0
     for run in ordered:
         if run.segment is not None:

@@ -234,26 +234,21 @@ def _scaled_data(kernels: Iterable[Kernel]) -> set[Buffer]:
     """Return the buffers that hold data, unchanged or scaled."""
     writers: dict[Buffer, list[Kernel]] = {}
     for kernel in kernels:
-        for buffer in kernel.writes():
-            writers.setdefault(buffer.root, []).append(kernel)
-    scaled: set[Buffer] = set()
+        for root in kernel.memory_written:
+            writers.setdefault(root, []).append(kernel)
+    read = frozenset[Buffer]().union(*(kernel.memory_read for kernel in kernels))
+    scaled = {root for root in read if root.kind == "data"}
     for kernel in kernels:
-        for buffer in kernel.writes():
-            root = buffer.root
+        for root in kernel.memory_written:
             if writers[root][-1] is not kernel:
                 continue
-            if not any(_reads_any(each, scaled) for each in writers[root]):
+            if all(scaled.isdisjoint(each.memory_read) for each in writers[root]):
                 continue
             stored = [e for each in writers[root] for e in _stored(each, root)]
             rest = [e for e in stored if not _is_zero(e)]  # except a frame of zeros
             if rest and all(e and _keeps_zeros(e, scaled) for e in rest):
                 scaled.add(root)
     return scaled
-
-
-def _reads_any(kernel: Kernel, scaled: set[Buffer]) -> bool:
-    """Return whether a kernel reads data, unchanged or scaled."""
-    return any(root.kind == "data" or root in scaled for root in kernel.memory_read)
 
 
 def _stored(kernel: Kernel, to: Buffer) -> list[Expr | None]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from ganglion.compiler.plan.kernels import (
     Buffer,
@@ -183,7 +184,7 @@ def along(epilogue: Loop, product: Contract) -> Loop | None:
 
     def move(strides: Shape, offset: int) -> tuple[Shape, int]:
         recut = _recut(strides, epilogue.shape, sizes)
-        return tuple(recut[place] for place in where), offset
+        return tuple([recut[place] for place in where]), offset
 
     try:
         targets = [
@@ -199,6 +200,7 @@ class _OtherAxesError(Exception):
     """Strides along some axes are none along others."""
 
 
+@lru_cache(maxsize=4096)
 def _recut(strides: Shape, shape: Shape, sizes: Shape) -> Shape:
     """Return strides along axes of other sizes, which have as many points together.
 

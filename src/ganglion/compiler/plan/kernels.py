@@ -18,6 +18,7 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform, overload
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from ganglion.compiler.ir import graph
 from ganglion.compiler.ir.graph import BFLOAT16, kept
 from ganglion.compiler.ir.host import HostFunction
 from ganglion.compiler.ir.shaping import is_float
@@ -70,7 +71,7 @@ class Buffer:
         """The buffer whose memory it is: itself, or what it is another shape of."""
         return self.alias_of or self
 
-    @property
+    @kept
     def key(self) -> BufferKey:
         """What names its memory: copies of a buffer, of other types too, share it."""
         return self.kind, self.name
@@ -502,6 +503,8 @@ def _leaves(exprs: Iterable[Expr]) -> list[Expr]:
 def _above_changed(expr: Expr, changed: Mapping[Expr, Expr]) -> Expr:
     """Return an expression above what has become of those below it."""
     children = expr.children
+    if not children:
+        return expr
     new = [changed[child] for child in children]
     return expr if all(map(is_, new, children)) else expr.with_children(*new)
 
@@ -618,9 +621,13 @@ class Loop(Kernel):
         """What is computed, and all below it: what `walk` returns, for all passes."""
         return tuple(walk(*self.exprs))
 
+    def with_outputs(self, outputs: tuple[tuple[Expr, View], ...]) -> Loop:
+        """Return a loop over the same points that stores something else."""
+        return Loop(self.name, self.shape, outputs, self.reduced, self.how, self.adds)
+
     def with_outputs_of(self, other: Loop) -> Loop:
         """Return a loop that stores what another one does, too; neither is walked."""
-        loop = replace(self, outputs=(*self.outputs, *other.outputs))
+        loop = self.with_outputs((*self.outputs, *other.outputs))
         known = set(self.every_expr)
         new = [expr for expr in other.every_expr if expr not in known]
         vars(loop).update(
@@ -643,11 +650,12 @@ class Loop(Kernel):
 
         What is in `moved_to` by now, of another loop, is moved already.
         """
-        moved = self.with_exprs(lambda expr: expr.moved(move), moved_to)
-        outputs = tuple(zip(moved.exprs, targets, strict=True))
-        loop = replace(moved, shape=shape, outputs=outputs, reduced=reduced)
+        every = self._changed(lambda expr: expr.moved(move), moved_to)
+        exprs = [moved_to[expr] for expr in self.exprs]
+        outputs = tuple(zip(exprs, targets, strict=True))
+        loop = Loop(self.name, shape, outputs, reduced, self.how, self.adds)
         vars(loop).update(
-            every_expr=moved.every_expr,
+            every_expr=every,
             memory_read=self.memory_read,
             memory_written=self.memory_written,
         )
@@ -657,14 +665,20 @@ class Loop(Kernel):
         self, change: Callable[[Expr], Expr], changed: dict[Expr, Expr]
     ) -> Loop:
         """Return it with all expressions changed, but for those that are by now."""
-        every = self.every_expr
-        for expr in every:
+        every = self._changed(change, changed)
+        outputs = tuple([(changed[expr], view) for expr, view in self.outputs])
+        loop = self.with_outputs(outputs)
+        vars(loop).update(every_expr=every)
+        return loop
+
+    def _changed(
+        self, change: Callable[[Expr], Expr], changed: dict[Expr, Expr]
+    ) -> tuple[Expr, ...]:
+        """Return what becomes of all its expressions, and note it."""
+        for expr in self.every_expr:
             if expr not in changed:
                 changed[expr] = change(_above_changed(expr, changed))
-        outputs = tuple([(changed[expr], view) for expr, view in self.outputs])
-        loop = replace(self, outputs=outputs)
-        vars(loop).update(every_expr=tuple([changed[expr] for expr in every]))
-        return loop
+        return tuple([changed[expr] for expr in self.every_expr])
 
     @property
     def outer(self) -> Shape:
@@ -854,9 +868,9 @@ class Contract(Kernel):
     def parallel(self) -> int:
         return math.prod(axis.size for axis in self.batch)
 
-    @property
+    @graph.kept
     def cost(self) -> float:
-        count = math.prod(axis.size for axis in self.axes)
+        count = math.prod([axis.size for axis in self.axes])
         width = self.columns[-1].size if self.columns else 1
         more = self.epilogue.cost if self.epilogue else CALL
         return more + count * MULTIPLY_ADD * LANES / min(LANES, max(width, 1))

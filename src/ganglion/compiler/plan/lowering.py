@@ -166,11 +166,10 @@ class Lowering:
         consumers = Counter(chain.from_iterable([set(node.inputs) for node in nodes]))
         consumers.update(self.graph.outputs.values())
         self._used_again = {value for value, count in consumers.items() if count > 1}
-        self._only_readers: dict[Value, Node] = {
-            value: node
+        self._only_transposed: dict[Value, Node] = {
+            node.inputs[0]: node
             for node in nodes
-            for value in node.inputs
-            if consumers[value] == 1
+            if node.op.name == "transpose" and consumers[node.inputs[0]] == 1
         }
         depths: dict[Value, int] = {}
         for node in nodes:
@@ -298,8 +297,8 @@ class Lowering:
 
         It leaves the last axis where it is, so that rows can be stored in its order.
         """
-        reader = self._only_readers.get(value)
-        if reader is None or reader.op.name != "transpose":
+        reader = self._only_transposed.get(value)
+        if reader is None:
             return None
         return reader if reader.attrs["axes"][-1] == value.ndim - 1 else None
 

@@ -74,16 +74,16 @@ class Uses:
 
     def add(self, number: int, kernel: Kernel) -> None:
         """Count in a kernel of this number."""
-        for key in {b.key for b in kernel.reads()}:
+        for key in {b.key for b in kernel.memory_read}:
             insort(self.readers[key], number)
-        for key in {b.key for b in kernel.writes()}:
+        for key in {b.key for b in kernel.memory_written}:
             insort(self.writers[key], number)
 
     def remove(self, number: int, kernel: Kernel) -> None:
         """Count out a kernel of this number."""
-        for key in {b.key for b in kernel.reads()}:
+        for key in {b.key for b in kernel.memory_read}:
             self.readers[key].remove(number)
-        for key in {b.key for b in kernel.writes()}:
+        for key in {b.key for b in kernel.memory_written}:
             self.writers[key].remove(number)
 
 

@@ -41,7 +41,7 @@ def collapse(kernel: Kernel, known: _Moved | None = None) -> Kernel:
     """Return an equal kernel with as few axes as possible."""
     if isinstance(kernel, Contract):
         return _collapse_contract(kernel)
-    if not isinstance(kernel, Loop):
+    if not isinstance(kernel, Loop) or (len(kernel.shape) == 1 != kernel.shape[0]):
         return kernel
     groups = _groups(kernel)
     if len(groups) == len(kernel.shape):
@@ -64,12 +64,11 @@ def collapse(kernel: Kernel, known: _Moved | None = None) -> Kernel:
 
 
 def _collapse_contract(kernel: Contract) -> Contract:
-    return replace(
-        kernel,
-        batch=_merged(kernel.batch),
-        rows=_merged(kernel.rows),
-        inner=_merged(kernel.inner),
-    )
+    axes = kernel.batch, kernel.rows, kernel.inner
+    batch, rows, inner = map(_merged, axes)
+    if (batch, rows, inner) == axes:
+        return kernel
+    return replace(kernel, batch=batch, rows=rows, inner=inner)
 
 
 def _merged(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
@@ -194,6 +193,7 @@ class _Entry(NamedTuple):
     kernel: Kernel
     reads: frozenset[Buffer]
     writes: frozenset[Buffer]
+    touched: frozenset[Buffer]  # both of these
     form: tuple[object, ...] | None  # that loops share which may join, else None
 
     def joined(self, later: _Entry) -> _Entry:
@@ -203,7 +203,7 @@ class _Entry(NamedTuple):
         reads = self.reads | (later.reads - self.writes)
         writes = self.writes | later.writes
         fused = _fused(self.kernel, later.kernel)
-        return _Entry(fused, reads, writes, self.form)
+        return _Entry(fused, reads, writes, reads | writes, self.form)
 
 
 def _form(kernel: Kernel) -> tuple[object, ...] | None:
@@ -229,7 +229,7 @@ class _FusedLoops:
     def add(self, kernel: Kernel) -> None:
         """Join a kernel to the loop that it gains most by, or put it behind all."""
         reads, writes = kernel.memory_read, kernel.memory_written
-        entry = _Entry(kernel, reads, writes, _form(kernel))
+        entry = _Entry(kernel, reads, writes, reads | writes, _form(kernel))
         number = self._best_partner(entry, entry.form) if entry.form else None
         if number is None:
             number = len(self.entries)
@@ -257,11 +257,10 @@ class _FusedLoops:
             if number < first:
                 break
             other = self.entries[number]
-            if _can_forward(other, joining):
-                touched = (other.reads | other.writes) & joining.reads
-                gain = sum(b.nbytes for b in touched if b.size >= least_size)
-                if gain > most:
-                    best, most = number, gain
+            shared = other.touched & joining.reads
+            gain = sum([b.nbytes for b in shared if b.size >= least_size])
+            if gain > most and _can_forward(other, joining):
+                best, most = number, gain
         return best
 
     def _first_candidate(self, joining: _Entry) -> int:
@@ -349,7 +348,7 @@ def _fused(earlier: Loop, loop: Loop) -> Loop:
         return earlier.with_outputs_of(loop)
     stored = {view.buffer.root: expr for expr, view in earlier.outputs}
     joined = [(_forwarded(expr, stored), view) for expr, view in loop.outputs]
-    return earlier.with_outputs_of(replace(loop, outputs=tuple(joined)))
+    return earlier.with_outputs_of(loop.with_outputs(tuple(joined)))
 
 
 def _forwarded(expr: Expr, stored: dict[Buffer, Expr]) -> Expr:
@@ -383,7 +382,7 @@ def _without_unread(kernels: list[Kernel]) -> list[Kernel]:
                 continue
             changed = True
             if outputs:
-                remaining.append(replace(kernel, outputs=outputs))
+                remaining.append(kernel.with_outputs(outputs))
         if not changed:
             return remaining
         kernels = remaining

@@ -154,6 +154,7 @@ def assembly(rounding, cpu, left=False, right=False):
 def test_processors_that_can_multiply_pairs(cpu, left, right):
     text = assembly(Rounding.PAIRS, cpu, left, right)
     assert "vdpbf16ps" in text
+    assert "vcvtne2ps2bf16" in text
     assert "vfmadd" not in text
 
 

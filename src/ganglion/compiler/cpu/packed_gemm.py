@@ -59,6 +59,8 @@ ROW_LENGTH, PADDING = 384 + WIDTH, 1
 # are longer than a tile is high.
 PANELS = 8
 DOT = "@llvm.x86.avx512bf16.dpbf16ps.512"  # adds two products of bfloat16 to a float32
+ROUND = "@llvm.x86.avx512bf16.cvtneps2bf16.512"  # a vector of float32
+ROUND_BOTH = "@llvm.x86.avx512bf16.cvtne2ps2bf16.512"  # of two: the second comes first
 MOST_COLUMNS = CPU.packed_columns  # that an epilogue goes on with at once
 
 
@@ -656,36 +658,57 @@ class PackedContraction:
 
     def store(self, values: list[Val], address: str) -> None:
         """Store a vector of each inner index of a step in a panel."""
-        value, kind = values[0], values[0].type
+        value = values[0]
         if self.rounding is Rounding.WIDENED:
             value = apply(self.maths, "cast", [self._rounded(value)], self.dtype)
         elif self.pairs:
-            words = [self.maths.cast(self._bits(value), I32) for value in values]
-            value, kind = words[0], words[0].type
-            if len(words) > 1:
-                high = self.maths.constant(16, I32, WIDTH).name
-                high = self.text.let(f"shl {kind} {words[1].name}, {high}")
-                name = self.text.let(f"or {kind} {value.name}, {high}")
-                value = Val(name, I32, WIDTH)
-        stored = f"{kind} {value.name}, ptr {address}"
+            zero = self.maths.constant(0, self.dtype, WIDTH)
+            value = self.paired(value, values[1] if len(values) > 1 else zero)
+        self.keep(value, address)
+
+    def keep(self, value: Val, address: str) -> None:
+        """Store a vector in a panel, as it is."""
+        stored = f"{value.type} {value.name}, ptr {address}"
         self.text.do(f"store {stored}, align {ALIGNMENT}")
 
     def _rounded(self, value: Val) -> Val:
         return apply(self.maths, "cast", [value], BFLOAT16)
 
-    def _bits(self, value: Val) -> Val:
-        """Return a vector rounded to bfloat16, as whole numbers."""
-        return Val(self._rounded(value).name, np.dtype("uint16"), value.width)
+    def paired(self, low: Val, high: Val) -> Val:
+        """Return two vectors rounded, as words: each is an element of both."""
+        text, kind = self.text, f"<{2 * WIDTH} x bfloat>"
+        halves = self._both_rounded(low, high)
+        order = ", ".join(f"i32 {n}, i32 {n + WIDTH}" for n in range(WIDTH))
+        mask = f"<{2 * WIDTH} x i32> <{order}>"
+        return self._words(
+            text.let(f"shufflevector {kind} {halves}, {kind} poison, {mask}")
+        )
+
+    def neighbours(self, low: Val, high: Val) -> Val:
+        """Return two vectors rounded, as words: each is two elements side by side."""
+        return self._words(self._both_rounded(low, high))
+
+    def _both_rounded(self, low: Val, high: Val) -> str:
+        text, kind = self.text, f"<{2 * WIDTH} x bfloat>"
+        text.declare(f"declare {kind} {ROUND_BOTH}({low.type}, {low.type})")
+        passed = f"{high.type} {high.name}, {low.type} {low.name}"
+        return text.let(f"call {kind} {ROUND_BOTH}({passed})")
+
+    def _words(self, pairs: str) -> Val:
+        kind = f"<{2 * WIDTH} x bfloat>"
+        name = self.text.let(f"bitcast {kind} {pairs} to {lanes('i32', WIDTH)}")
+        return Val(name, I32, WIDTH)
 
     def _store_row(self, value: Val, place: str, inner: str) -> None:
         """Store elements of a row, which are neighbours in its panel, too."""
+        text = self.text
         if not self.pairs:
-            self.store([value], self.text.address(place, self.element, inner))
+            self.store([value], text.address(place, self.element, inner))
             return
-        bits = self._bits(value)
-        at = self.text.address(place, "i16", inner)
-        stored = f"{bits.type} {bits.name}, ptr {at}"
-        self.text.do(f"store {stored}, align {ALIGNMENT // 2}")
+        kind, at = f"<{WIDTH} x bfloat>", text.address(place, "bfloat", inner)
+        text.declare(f"declare {kind} {ROUND}({value.type})")
+        name = text.let(f"call {kind} {ROUND}({value.type} {value.name})")
+        text.do(f"store {kind} {name}, ptr {at}, align {ALIGNMENT // 2}")
 
     def _pack_rows(self, block: Block, source: str, count: str, target: str) -> None:
         """Pack rows in the order in which they lie; prefetch those of the next tile."""
@@ -796,8 +819,11 @@ class PackedContraction:
     def _transpose(
         self, block: Block, source: str, stride: int, count: str, to: str, apart: int
     ) -> None:
-        """Copy vectors along the inner axis, as many at a time as they are long."""
-        text = self.text
+        """Copy vectors along the inner axis, as many at a time as they are long.
+
+        Pairs, which are words, are as many at a time: two vectors along the axis.
+        """
+        text, each = self.text, 1 + self.pairs
         # Lines beyond the last are copies of it: what is made of them is not stored.
         last = text.add(count, -1)
         lines = []
@@ -805,17 +831,33 @@ class PackedContraction:
             index = text.smaller(str(lane), last) if lane else "0"
             lines.append(text.address(source, self.element, text.times(index, stride)))
 
-        def square(which: Lanes, inner: str) -> None:
+        def square(which: list[Lanes], inner: str) -> None:
             ats = [text.address(line, self.element, inner) for line in lines]
-            vectors = [which.load(at) for at in ats]
-            columns, each = self.maths.transposed(vectors), 1 + self.pairs
-            first = self._steps(inner)
-            for step in range(WIDTH // each):
+            vectors, first = [self._along(which, at) for at in ats], self._steps(inner)
+            for step, column in enumerate(self.maths.transposed(vectors)):
                 index = text.times(text.add(first, step), apart)
-                values = columns[step * each : (step + 1) * each]
-                self.store(values, text.address(to, self.element, index))
+                address = text.address(to, self.element, index)
+                if self.pairs:
+                    self.keep(column, address)
+                else:
+                    self.store([column], address)
 
-        self._each_vector(block.inner, square)
+        every = [Lanes(self.maths, self.dtype)] * each
+        end = str(text.rounded_down(block.inner, each * WIDTH))
+        text.each(0, end, each * WIDTH, partial(square, every))
+        left = text.minus(block.inner, end)
+        some = text.let(f"icmp sgt i64 {left}, 0")
+        counts = [text.add(left, -n * WIDTH) for n in range(each)]
+        rest = [Lanes.before(self.maths, self.dtype, count) for count in counts]
+        text.when(some, lambda: square(rest, end))
+
+    def _along(self, which: list[Lanes], address: str) -> Val:
+        """Load a vector; or two neighbours, as one of pairs."""
+        vectors = [
+            some.load(self.text.address(address, self.element, number * WIDTH))
+            for number, some in enumerate(which)
+        ]
+        return self.neighbours(*vectors) if self.pairs else vectors[0]
 
 
 class Lanes:

@@ -1,13 +1,20 @@
 """Products of float32 with operands rounded to bfloat16, where that is asked for."""
 
+import ctypes
+import errno
+from dataclasses import replace
+from types import SimpleNamespace
+
 import ml_dtypes
 import numpy as np
 import pytest
+from amx_emulation import emulation
 from cpu_checks import compiled, pure, ran, same
 
 import ganglion as keras
-from ganglion.compiler.cpu import jit, packed_gemm
-from ganglion.compiler.cpu.emit import _module
+from ganglion.compiler.cpu import features, jit, packed_gemm
+from ganglion.compiler.cpu.amx_gemm import AmxContraction
+from ganglion.compiler.cpu.emit import _module, form_of
 from ganglion.compiler.cpu.packed_gemm import (
     PackedContraction,
     PackedKind,
@@ -15,12 +22,15 @@ from ganglion.compiler.cpu.packed_gemm import (
     told,
 )
 from ganglion.compiler.cpu.pipeline import build
+from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.contraction import matmul
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.shaping import transpose
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 from ganglion.compiler.plan.kernels import Contract
 
+BLOCKS = {"packed_columns": 64, "packed_block_rows": 64, "merged_rows": 64}
+BLOCKS |= {"packed_grain": 1, "amx_inner": 32}
 LAYOUTS = ["nn", "nt", "tn", "tt"]
 SIZES = [(28, 64, 32), (33, 65, 70), (57, 1, 129), (130, 515, 48)]
 
@@ -30,14 +40,21 @@ def asked_for(monkeypatch):
     monkeypatch.setenv("GANGLION_PRECISION", "bf16")
 
 
-@pytest.fixture(params=["instruction", "float32"])
+@pytest.fixture(params=["tiles", "emulated tiles", "pairs", "float32"])
 def processor(request, monkeypatch):
-    """Let the processor multiply bfloat16 itself, or not."""
-    has = request.param == "instruction"
-    if has and not packed_gemm.multiplies_bf16():
+    """Let the processor multiply bfloat16 in one way or another."""
+    way = request.param
+    if way != "float32" and not packed_gemm.multiplies_bf16():
         pytest.skip("this processor cannot multiply bfloat16")
-    monkeypatch.setattr(packed_gemm, "multiplies_bf16", lambda: has)
-    return request.param
+    if way == "tiles" and not packed_gemm.multiplies_tiles():
+        pytest.skip("this processor has no AMX")
+    if way == "emulated tiles":
+        with emulation():
+            yield way
+        return
+    monkeypatch.setattr(packed_gemm, "multiplies_tiles", lambda: way == "tiles")
+    monkeypatch.setattr(packed_gemm, "multiplies_bf16", lambda: way != "float32")
+    yield way
 
 
 def product(rows, inner, columns, layout="nn", dtype="float32", batch=()):
@@ -89,8 +106,13 @@ def test_operands_are_rounded_and_sums_are_float32(processor, sizes, layout):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_bits_do_not_depend_on_threads(processor, layout):
-    program, arrays = product(300, 301, 302, layout)
+def test_bits_do_not_depend_on_threads(processor, layout, monkeypatch):
+    sizes = (300, 301, 302)
+    if processor == "emulated tiles":  # slow: as many blocks of less
+        monkeypatch.setattr(packed_gemm, "CPU", replace(CPU, **BLOCKS))
+        sizes = (103, 70, 131)
+    program, arrays = product(*sizes, layout)
+    check_meaning(program, arrays, layout)
     expected = ran(compiled(program, 1), arrays, {}, 1)
     for threads in (2, 5):
         same(ran(compiled(program, threads), arrays, {}, 1), expected)
@@ -143,7 +165,8 @@ def test_nothing_is_rounded_unless_asked_for(monkeypatch):
 def assembly(rounding, cpu, left=False, right=False):
     kind = PackedKind(np.dtype("f4"), 0, left, right, False, False, rounding)
     product, grid, parameters = told(kind)
-    packed = PackedContraction(product, grid, False, parameters, rounding)
+    packs = AmxContraction if rounding is Rounding.AMX else PackedContraction
+    packed = packs(product, grid, False, parameters, rounding)
     text = _module("k", packed.emit())
     return jit.assembly([text], jit.Target(cpu, triple="x86_64-unknown-linux-gnu"))
 
@@ -158,6 +181,16 @@ def test_processors_that_can_multiply_pairs(cpu, left, right):
     assert "vfmadd" not in text
 
 
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("right", [False, True])
+def test_processors_that_multiply_tiles(left, right):
+    text = assembly(Rounding.AMX, "sapphirerapids", left, right)
+    assert text.count("tdpbf16ps") == 4 + 2 + 2 + 1
+    assert text.count("ldtilecfg") == text.count("tilerelease") == 1
+    assert "vdpbf16ps" not in text
+    assert "vfmadd" not in text
+
+
 @pytest.mark.parametrize("cpu", ["x86-64-v3", "x86-64-v4", "skylake-avx512"])
 def test_processors_that_cannot(cpu):
     text = assembly(Rounding.WIDENED, cpu)
@@ -168,9 +201,69 @@ def test_processors_that_cannot(cpu):
 def test_a_lesser_processor_multiplies_float32(monkeypatch):
     monkeypatch.setenv("GANGLION_CPU", "x86-64-v3")
     assert not packed_gemm.multiplies_bf16()
+    assert not packed_gemm.multiplies_tiles()
 
 
-def test_training_in_bf16_comes_close_to_float32(monkeypatch):
+def test_code_for_tiles_is_found_by_processors_with_tiles_alone():
+    def keys():
+        kernels = build(product(64, 64, 64)[0]).kernels
+        return {form_of(k).key for k in kernels if isinstance(k, Contract)}
+
+    plain = keys()
+    with emulation():
+        assert keys().isdisjoint(plain)
+
+
+def intel(monkeypatch, error=0, **features_of_it):
+    """Stand on a processor of Intel's, whose system answers with an error."""
+    asked = []
+
+    def syscall(*numbers):
+        asked.append(numbers)
+        ctypes.set_errno(error)
+        return -1 if error else 0
+
+    has = {"avx512bf16": True, "amx-bf16": True, "amx-tile": True} | features_of_it
+    monkeypatch.delenv("GANGLION_CPU", raising=False)
+    monkeypatch.setattr(features, "host_features", lambda: has)
+    monkeypatch.setattr(
+        ctypes, "CDLL", lambda *_, **__: SimpleNamespace(syscall=syscall)
+    )
+    monkeypatch.setattr(features.sys, "platform", "linux")
+    reason = features.amx_unavailable_reason.__wrapped__
+    monkeypatch.setattr(features, "amx_unavailable_reason", reason)
+    return asked
+
+
+def test_linux_is_asked_for_tiles(monkeypatch):
+    asked = intel(monkeypatch)
+    assert features.multiplies_tiles()
+    assert asked == [(158, 0x1023, 18)]
+    assert features.bf16() == "AVX512-BF16, AMX"
+
+
+def test_a_system_that_refuses_tiles(monkeypatch):
+    intel(monkeypatch, errno.EOPNOTSUPP)
+    assert not features.multiplies_tiles()
+    text = "AVX512-BF16, AMX (not used: Linux refuses it: Operation not supported)"
+    assert features.bf16() == text
+
+
+def test_a_processor_whose_tiles_are_not_saved(monkeypatch):
+    assert not intel(monkeypatch, **{"amx-tile": False})
+    assert not features.multiplies_tiles()
+    text = "AVX512-BF16, AMX (not used: the processor has no AMX-TILE)"
+    assert features.bf16() == text
+
+
+def test_nobody_is_asked_for_tiles_where_a_lesser_processor_is_wanted(monkeypatch):
+    asked = intel(monkeypatch)
+    monkeypatch.setenv("GANGLION_CPU", "x86-64-v4")
+    assert not features.multiplies_tiles()
+    assert not asked
+
+
+def test_training_in_bf16_comes_close_to_float32(processor, monkeypatch):
     draw = np.random.default_rng(0)
     x = draw.normal(size=(256, 40)).astype("f4")
     y = np.tanh(x @ draw.normal(size=(40, 33)) / 6).astype("f4")
@@ -178,7 +271,7 @@ def test_training_in_bf16_comes_close_to_float32(monkeypatch):
     def trained(precision):
         monkeypatch.setenv("GANGLION_PRECISION", precision)
         keras.utils.set_random_seed(1)
-        layers = [keras.layers.Dense(64, "relu"), keras.layers.Dense(33)]
+        layers = [keras.layers.Dense(64, "gelu"), keras.layers.Dense(33)]
         model = keras.Sequential([keras.Input((40,)), *layers])
         model.compile("adam", "mse")
         history = model.fit(x, y, batch_size=64, epochs=5, verbose=0)

@@ -107,8 +107,8 @@ def transposed(a: Any, b: Any, layout: str) -> tuple[Any, Any]:
 Run = Callable[[int], None]  # multiplies so many times
 
 
-def with_ganglion(a: Any, b: Any, shape: Shape) -> Run:
-    """Return a run of the product's kernels, without the copy of the result."""
+def program_of(a: Any, b: Any, shape: Shape) -> Any:
+    """Return the product's kernels as a program, without the copy of the result."""
     from dataclasses import replace
 
     from ganglion.compiler.cpu import backend, pipeline
@@ -128,7 +128,12 @@ def with_ganglion(a: Any, b: Any, shape: Shape) -> Run:
     plan = pipeline.build(Program(graph, (), ("a", "b"), ("y",)), "column-sums")
     kernels = tuple(kernel for kernel in plan.kernels if kernel.name != "result")
     plan = block(replace(plan, kernels=kernels, results={}))
-    program = backend.CompiledProgram(place_barriers(place_in_arena(plan)))
+    return backend.CompiledProgram(place_barriers(place_in_arena(plan)))
+
+
+def with_ganglion(a: Any, b: Any, shape: Shape) -> Run:
+    """Return a run of the product's kernels."""
+    program = program_of(a, b, shape)
 
     def run(times: int) -> None:
         program.run({}, {"a": a, "b": b}, times)

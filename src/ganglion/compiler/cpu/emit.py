@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ganglion.compiler import cache
+from ganglion.compiler.cpu.amx_gemm import AmxContraction
 from ganglion.compiler.cpu.elementwise import (
     Facts,
     LoopText,
@@ -32,6 +33,7 @@ from ganglion.compiler.cpu.host_calls import emit_host_call
 from ganglion.compiler.cpu.packed_gemm import (
     PackedContraction,
     PackedKind,
+    Rounding,
     packed_buffers,
     packed_epilogue,
     packed_kind,
@@ -477,7 +479,9 @@ def emit_form(form: Form) -> tuple[Signature, str]:
         kernel, grid, fewest = told(template)
         buffers, epilogue, count = _told(template, packed_buffers(kernel))
         kernel, count = replace(kernel, epilogue=epilogue), max(count, fewest)
-        emitted = PackedContraction(
+        is_amx = template.rounding is Rounding.AMX
+        product = AmxContraction if is_amx else PackedContraction
+        emitted = product(
             kernel, grid, template.is_long, count, template.rounding
         ).emit()
     else:

@@ -14,18 +14,22 @@ its text depends on the type, and on which matrices are transposed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import replace
 from enum import Enum
 from functools import partial
 from itertools import count, islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ganglion.compiler.cpu.emitter import Emitted, Emitter
 from ganglion.compiler.cpu.epilogue import Epilogue
-from ganglion.compiler.cpu.features import gains_from_copies, multiplies_bf16
+from ganglion.compiler.cpu.features import (
+    gains_from_copies,
+    multiplies_bf16,
+    multiplies_tiles,
+)
 from ganglion.compiler.cpu.functions import apply
 from ganglion.compiler.cpu.gemm import (
     Contraction,
@@ -41,6 +45,7 @@ from ganglion.compiler.cpu.text import (
     WIDTH,
     Maths,
     Parameter,
+    Position,
     Text,
     Val,
     lanes,
@@ -61,6 +66,7 @@ PANELS = 8
 DOT = "@llvm.x86.avx512bf16.dpbf16ps.512"  # adds two products of bfloat16 to a float32
 ROUND = "@llvm.x86.avx512bf16.cvtneps2bf16.512"  # a vector of float32
 ROUND_BOTH = "@llvm.x86.avx512bf16.cvtne2ps2bf16.512"  # of two: the second comes first
+AMX_DEPTH = 32  # elements of bfloat16 in a row of one of AMX' tiles
 MOST_COLUMNS = CPU.packed_columns  # that an epilogue goes on with at once
 
 
@@ -89,7 +95,8 @@ def tile_vectors(dtype: np.dtype) -> int:
 
 def grid_of(kernel: Contract) -> Grid:
     """Return how a product is cut for threads."""
-    (rows,), (columns,), high = kernel.rows, kernel.columns, 2 * CPU.packed_rows
+    (rows,), (columns,), rounding = kernel.rows, kernel.columns, Rounding.of(kernel)
+    high = CPU.amx_rows if rounding is Rounding.AMX else 2 * CPU.packed_rows
     strips = -(-columns.size // (tile_vectors(kernel.out.buffer.dtype) * WIDTH))
     each = rows.size
     if not _rows_of_batch(kernel):
@@ -98,7 +105,8 @@ def grid_of(kernel: Contract) -> Grid:
     down, merged = -(-rows.size // each), max(1, CPU.merged_rows // each)
     pieces = kernel.parallel * down * strips
     grain = even_grain(pieces, min(strips, CPU.packed_grain))
-    blocks = (CPU.packed_columns, CPU.inner_block)
+    deep = CPU.amx_inner if rounding is Rounding.AMX else CPU.inner_block
+    blocks = (CPU.packed_columns, deep)
     return Grid(pieces, grain, down, each, merged, strips, *blocks)
 
 
@@ -146,11 +154,14 @@ def scratch_for(kernel: Contract) -> tuple[int, ...] | None:
     """Return the shape of a buffer for packed blocks, None where they do not pay."""
     if not _is_worth_packing(kernel):
         return None
-    (inner,), grid = kernel.inner, grid_of(kernel)
-    depth = min(-(-inner.size // WIDTH) * WIDTH, CPU.inner_block)
+    (inner,), grid, rounding = kernel.inner, grid_of(kernel), Rounding.of(kernel)
+    if rounding is Rounding.AMX:
+        depth = min(-(-inner.size // AMX_DEPTH) * AMX_DEPTH, CPU.amx_inner) // 2
+    else:
+        depth = min(-(-inner.size // WIDTH) * WIDTH, CPU.inner_block)
     wide = tile_vectors(kernel.out.buffer.dtype) * WIDTH
     across = min(grid.strips * wide, CPU.packed_columns)
-    rows = RowPanel.of(kernel.rows[0].left == 1)
+    rows = RowPanel.of(kernel.rows[0].left == 1, rounding)
     return (-(-grid.pieces // grid.grain), rows.room + across * (depth + PADDING))
 
 
@@ -194,12 +205,15 @@ class Rounding(Enum):
     NONE = "none"
     WIDENED = "widened"  # stored as float32 again, and multiplied as such
     PAIRS = "pairs"  # stored side by side: an instruction multiplies and adds both
+    AMX = "amx"  # likewise, in whole matrices of them
 
     @classmethod
     def of(cls, kernel: Contract) -> Rounding:
         """Return how the operands of a product are rounded on this machine."""
         if not kernel.rounded:
             return cls.NONE
+        if multiplies_tiles():
+            return cls.AMX
         return cls.PAIRS if multiplies_bf16() else cls.WIDENED
 
 
@@ -320,7 +334,8 @@ class RowPanel(NamedTuple):
 
     apart: int
     step: int
-    size: int  # elements of a panel
+    high: int  # rows of a panel
+    size: int  # elements of one
     together: int  # panels that are packed at once
 
     @property
@@ -329,11 +344,16 @@ class RowPanel(NamedTuple):
         return self.together * self.size
 
     @classmethod
-    def of(cls, transposed: bool) -> RowPanel:
+    def of(cls, transposed: bool, rounding: Rounding) -> RowPanel:
         """Return the panel of a matrix, whose rows may be side by side."""
+        high = CPU.packed_rows
+        if rounding is Rounding.AMX:  # whose tiles have rows, however those lay
+            high = CPU.amx_rows
+            together = CPU.amx_panels if transposed else 1
+            return cls(ROW_LENGTH, 1, high, high * ROW_LENGTH, together)
         if transposed:
-            return cls(1, WIDTH, WIDTH * ROW_LENGTH, PANELS)
-        return cls(ROW_LENGTH, 1, CPU.packed_rows * ROW_LENGTH, 1)
+            return cls(1, WIDTH, high, WIDTH * ROW_LENGTH, PANELS)
+        return cls(ROW_LENGTH, 1, high, high * ROW_LENGTH, 1)
 
 
 class Panels(NamedTuple):
@@ -342,6 +362,16 @@ class Panels(NamedTuple):
     rows: str
     columns: str
     length: str
+
+
+class TileFunction(Protocol):
+    """A function that multiplies a packed panel of rows by one of columns."""
+
+    name: str
+    text: Text
+
+    def emit(self) -> str:
+        """Return the function's text."""
 
 
 class PackedContraction:
@@ -356,7 +386,8 @@ class PackedContraction:
         rounding: Rounding = Rounding.NONE,
     ) -> None:
         self.kernel, self.grid, self.is_long = kernel, grid, is_long
-        self.rounding, self.pairs = rounding, rounding is Rounding.PAIRS
+        self.rounding = rounding
+        self.pairs = rounding in (Rounding.PAIRS, Rounding.AMX)
         self.emitter = Emitter(parameters)
         self.text, self.maths = self.emitter.text, self.emitter.maths
         self.dtype = kernel.out.buffer.dtype
@@ -364,14 +395,14 @@ class PackedContraction:
         (self.rows,), (self.columns,) = self.kernel.rows, self.kernel.columns
         (self.inner,) = self.kernel.inner
         self.wide = tile_vectors(self.dtype) * WIDTH
-        self.left = RowPanel.of(self.rows.left == 1)
-        self._tiles: dict[str, TileText] = {}
+        self.left = RowPanel.of(self.rows.left == 1, rounding)
+        self.tiles: dict[str, TileFunction] = {}
         self.epilogue: Epilogue | None = None
         if kernel.epilogue:
             for buffer in packed_buffers(kernel):
                 if buffer.kind != "register":
                     self.emitter.base(buffer)
-            most, out = CPU.packed_rows * MOST_COLUMNS, kernel.out.buffer
+            most, out = self.left.high * MOST_COLUMNS, kernel.out.buffer
             wide = grid.columns
             self.epilogue = Epilogue(kernel.epilogue, out, self.emitter, most, wide)
 
@@ -383,6 +414,19 @@ class PackedContraction:
 
     def emit(self) -> Emitted:
         """Emit a loop over runs of pieces that lie side by side."""
+        self.emit_runs()
+        return self.emitted()
+
+    def emitted(self, helpers: Set[str] = frozenset()) -> Emitted:
+        """End the function, which needs those of its tiles, and perhaps others."""
+        emitted = self.emitter.emitted(self.grid.pieces, self.grid.grain)
+        tiles = [(tile.emit(), tile.text.declared) for tile in self.tiles.values()]
+        declared = emitted.declared.union(*(names for _, names in tiles))
+        helpers = emitted.helpers | helpers | {text for text, _ in tiles}
+        return replace(emitted, declared=declared, helpers=helpers)
+
+    def emit_runs(self) -> None:
+        """Emit the loop over runs."""
         text, grid = self.text, self.grid
 
         def run(first: str) -> str:
@@ -407,11 +451,6 @@ class PackedContraction:
             return text.add(first, text.product(blocks, strips))
 
         text.until("%lo", "%hi", run)
-        emitted = self.emitter.emitted(grid.pieces, grid.grain)
-        tiles = [(tile.emit(), tile.text.declared) for tile in self._tiles.values()]
-        declared = emitted.declared.union(*(names for _, names in tiles))
-        helpers = emitted.helpers | {text for text, _ in tiles}
-        return replace(emitted, declared=declared, helpers=helpers)
 
     def _piece(self, number: str) -> Piece:
         return piece_of(self.text, self.kernel, self.kernel.batch, number)
@@ -494,8 +533,8 @@ class PackedContraction:
     def _multiply(self, block: Block, column: str, is_top: str) -> None:
         """Pack some columns; then of each few tiles pack the rows and multiply."""
         text, panels = self.text, self._panels(block)
-        together = self.left.together * CPU.packed_rows
-        self._pack_columns(block, panels)
+        together = self.left.together * self.left.high
+        self.pack_columns(block, panels)
         if self.kernel.sums:
             add = partial(
                 self._add_up, block, column, panels.columns, self.wide, panels.length
@@ -513,30 +552,41 @@ class PackedContraction:
 
     def _by_panels(self, block: Block, panels: Panels, first: str, count: str) -> None:
         """Multiply packed rows by all columns of a block, panel by panel."""
-        text, high = self.text, CPU.packed_rows
+        text, high = self.text, self.left.high
 
         def tiles(row: str) -> None:
             panel, _ = text.divided(row, high)
             start = text.times(panel, self.left.size)
             rows = text.address(panels.rows, self.element, start)
             own = panels._replace(rows=rows)
-            top, rest = text.add(first, row), text.minus(count, row)
-            text.when(
-                text.let(f"icmp sge i64 {rest}, {high}"),
-                lambda: self._across(block, own, top, high),
-                lambda: self._rest(block, own, top, rest),
+            self.multiply_panel(
+                block, own, text.add(first, row), text.minus(count, row)
             )
 
         text.each(0, count, high, tiles)
+
+    def multiply_panel(
+        self, block: Block, panels: Panels, row: str, count: str
+    ) -> None:
+        """Multiply a packed panel, which may be the last of so many rows."""
+        text, high = self.text, self.left.high
+        text.when(
+            text.let(f"icmp sge i64 {count}, {high}"),
+            lambda: self.across(block, panels, row, high),
+            lambda: self._rest(block, panels, row, count),
+        )
 
     def _panels(self, block: Block) -> Panels:
         assert self.kernel.packed is not None
         rows = self.emitter.base(self.kernel.packed)
         columns = self.text.address(rows, self.element, self.left.room)
-        beyond = self.text.add(block.inner, WIDTH - 1)
-        length = str(self.text.rounded_down(beyond, WIDTH))
-        length = self.text.add(length, PADDING)
+        length = self.text.add(self.room(block.inner), PADDING)
         return Panels(rows, columns, length)
+
+    def room(self, inner: str) -> str:
+        """Return how many steps a panel of columns has room for."""
+        beyond = self.text.add(inner, WIDTH - 1)
+        return str(self.text.rounded_down(beyond, WIDTH))
 
     def _add_up(
         self, block: Block, column: str, source: str, stride: int, length: str | None
@@ -552,7 +602,7 @@ class PackedContraction:
             if length is None:
                 first = text.address(source, self.element, start)
             else:
-                first = self._in_panel(source, start, length)
+                first = self.in_panel(source, start, length)
             target = self.emitter.address(sums, text.add(column, start))
             zero = self.maths.constant(0, self.dtype, WIDTH)
             begun = Val(block.is_first, BOOL, 1)
@@ -570,7 +620,7 @@ class PackedContraction:
                 total = self.maths.select(begun, total, both)
             which.store(total, target)
 
-        self._each_vector(block.columns, add)
+        self.each_vector(block.columns, add)
 
     def _rest(self, block: Block, panels: Panels, row: str, count: str) -> None:
         """Multiply the last rows: tiles of 8, 4, 2 and 1."""
@@ -586,15 +636,14 @@ class PackedContraction:
                 start = text.times(first, self.left.apart)
                 rows = text.address(panels.rows, self.element, start)
                 below = text.add(row, first)
-                self._across(block, panels._replace(rows=rows), below, size)
+                self.across(block, panels._replace(rows=rows), below, size)
 
             text.when(some, tiles)
             size //= 2
 
-    def _across(self, block: Block, panels: Panels, row: str, rows: int) -> None:
+    def across(self, block: Block, panels: Panels, row: str, rows: Position) -> None:
         """Multiply some rows, from one of a block on, by all its columns."""
-        text, vectors = self.text, tile_vectors(self.dtype)
-        steps = self._steps(block.inner)
+        text, steps = self.text, self.depth(block.inner)
         held = self.epilogue.tile if self.epilogue else ""
         below, out = self.rows.out, held
         if self.epilogue and held:
@@ -611,15 +660,7 @@ class PackedContraction:
                 f"ptr {panels.rows}, ptr {panel}, ptr {target}, i64 {steps}, "
                 f"i64 {below}, i64 {count}, i1 {block.is_first}"
             )
-            if vectors == 1 or rows < CPU.packed_rows:
-                self._call(rows, vectors, arguments)
-                return
-            wide = text.let(f"icmp sgt i64 {count}, {WIDTH}")
-            text.when(
-                wide,
-                partial(self._call, rows, vectors, arguments),
-                partial(self._call, rows, 1, arguments),
-            )
+            self.call_tile(rows, count, arguments)
 
         text.each(0, block.columns, self.wide, tile)
         if self.epilogue:
@@ -627,14 +668,29 @@ class PackedContraction:
             numbers = (*block.at, first, str(rows), block.column, block.columns)
             text.when(block.is_last, partial(self.epilogue.call, *numbers))
 
-    def _call(self, rows: int, vectors: int, arguments: str) -> None:
-        tile = TileText(rows, vectors, self.wide, self.left, self.dtype, self.pairs)
-        self._tiles.setdefault(tile.name, tile)
-        self.text.do(f"call void @{tile.name}({arguments})")
+    def call_tile(self, rows: Position, columns: str, arguments: str) -> None:
+        """Multiply some rows by some columns, of which one vector may be all."""
+        vectors, high = tile_vectors(self.dtype), int(rows)
+
+        def call(vectors: int) -> None:
+            left, dtype = self.left, self.dtype
+            tile = TileText(high, vectors, self.wide, left, dtype, self.pairs)
+            self.tiles.setdefault(tile.name, tile)
+            self.text.do(f"call void @{tile.name}({arguments})")
+
+        if vectors == 1 or high < CPU.packed_rows:
+            call(vectors)
+            return
+        wide = self.text.let(f"icmp sgt i64 {columns}, {WIDTH}")
+        self.text.when(wide, partial(call, vectors), partial(call, 1))
+
+    def depth(self, inner: str) -> str:
+        """Return how many steps a tile takes for some inner indices."""
+        return self.steps(inner)
 
     # ---- packing ------------------------------------------------------------------
 
-    def _steps(self, inner: str) -> str:
+    def steps(self, inner: str) -> str:
         """Return how many steps some inner indices take: pairs take one."""
         if not self.pairs:
             return inner
@@ -652,9 +708,9 @@ class PackedContraction:
             text.each(0, inner, 1, lambda index: body(index, index, [0]))
             return
         end = str(text.rounded_down(inner, 2))
-        text.each(0, end, 2, lambda index: body(index, self._steps(index), [0, 1]))
+        text.each(0, end, 2, lambda index: body(index, self.steps(index), [0, 1]))
         odd = text.let(f"icmp slt i64 {end}, {inner}")
-        text.when(odd, lambda: body(end, self._steps(end), [0]))
+        text.when(odd, lambda: body(end, self.steps(end), [0]))
 
     def store(self, values: list[Val], address: str) -> None:
         """Store a vector of each inner index of a step in a panel."""
@@ -699,7 +755,7 @@ class PackedContraction:
         name = self.text.let(f"bitcast {kind} {pairs} to {lanes('i32', WIDTH)}")
         return Val(name, I32, WIDTH)
 
-    def _store_row(self, value: Val, place: str, inner: str) -> None:
+    def store_row(self, value: Val, place: str, inner: str) -> None:
         """Store elements of a row, which are neighbours in its panel, too."""
         text = self.text
         if not self.pairs:
@@ -713,7 +769,7 @@ class PackedContraction:
     def _pack_rows(self, block: Block, source: str, count: str, target: str) -> None:
         """Pack rows in the order in which they lie; prefetch those of the next tile."""
         text, apart = self.text, self.rows.left
-        below = text.times(str(apart), CPU.packed_rows)
+        below = text.times(str(apart), self.left.high)
 
         def copy_row(row: str) -> None:
             line = text.address(source, self.element, text.times(row, apart))
@@ -723,16 +779,20 @@ class PackedContraction:
             def copy(which: Lanes, at: str) -> None:
                 address = text.address(line, self.element, at)
                 self.emitter.prefetch(text.address(address, self.element, below))
-                self._store_row(which.load(address), place, at)
+                self.store_row(which.load(address), place, at)
 
-            self._each_vector(block.inner, copy)
+            self.each_vector(block.inner, copy)
+            self.end_row(place, block.inner)
 
         if apart == 1:
-            self._pack_transposed_rows(block, source, count, target)
+            self.pack_transposed_rows(block, source, count, target)
         else:
             text.each(0, count, 1, copy_row)
 
-    def _pack_transposed_rows(
+    def end_row(self, place: str, inner: str) -> None:
+        """Fill what tiles read behind a packed row: nothing."""
+
+    def pack_transposed_rows(
         self, block: Block, source: str, count: str, target: str
     ) -> None:
         """Pack rows that lie side by side: for each inner index one of each panel."""
@@ -773,13 +833,13 @@ class PackedContraction:
             values.append(which.load(at))
         self.store(values, target)
 
-    def _in_panel(self, panels: str, column: str, length: str) -> str:
+    def in_panel(self, panels: str, column: str, length: str) -> str:
         """Return where the first element of a packed column is."""
         panel, lane = self.text.divided(column, self.wide)
         start = self.text.product(self.text.times(panel, self.wide), length)
         return self.text.address(panels, self.element, self.text.add(start, lane))
 
-    def _each_vector(self, count: str, body: Callable[[Lanes, str], None]) -> None:
+    def each_vector(self, count: str, body: Callable[[Lanes, str], None]) -> None:
         """Run a body for vectors side by side, the last one perhaps a part of one."""
         text, full_end = self.text, str(self.text.rounded_down(count, WIDTH))
         text.each(0, full_end, WIDTH, partial(body, Lanes(self.maths, self.dtype)))
@@ -788,14 +848,14 @@ class PackedContraction:
         rest = Lanes.before(self.maths, self.dtype, left)
         text.when(some, lambda: body(rest, full_end))
 
-    def _pack_columns(self, block: Block, panels: Panels) -> None:
+    def pack_columns(self, block: Block, panels: Panels) -> None:
         """Pack some columns, panel by panel."""
         text, stride = self.text, self.columns.right
 
         def transpose(column: str) -> None:
             at = text.address(block.right, self.element, text.times(column, stride))
             count = text.minus(block.columns, column)
-            target = self._in_panel(panels.columns, column, panels.length)
+            target = self.in_panel(panels.columns, column, panels.length)
             self._transpose(block, at, stride, count, target, self.wide)
 
         def copy_row(inner: str, step: str, has: list[int]) -> None:
@@ -805,11 +865,11 @@ class PackedContraction:
 
             def copy(which: Lanes, column: str) -> None:
                 source = text.address(row, self.element, column)
-                start = self._in_panel(panels.columns, column, panels.length)
+                start = self.in_panel(panels.columns, column, panels.length)
                 target = text.address(start, self.element, apart)
                 self._copy(which, source, target, self.inner.right, has)
 
-            self._each_vector(block.columns, copy)
+            self.each_vector(block.columns, copy)
 
         if stride == 1:
             self._each_step(block, copy_row)
@@ -833,7 +893,7 @@ class PackedContraction:
 
         def square(which: list[Lanes], inner: str) -> None:
             ats = [text.address(line, self.element, inner) for line in lines]
-            vectors, first = [self._along(which, at) for at in ats], self._steps(inner)
+            vectors, first = [self._along(which, at) for at in ats], self.steps(inner)
             for step, column in enumerate(self.maths.transposed(vectors)):
                 index = text.times(text.add(first, step), apart)
                 address = text.address(to, self.element, index)

@@ -4,7 +4,8 @@ The numbers are the same on every machine, also those that stand for its caches 
 registers: the bits of a result must not depend on where its plan was made. What differs
 between machines is left to LLVM, which splits vectors of 16 lanes where the machine's
 are narrower, to the number of threads, and to what `features` says: whether products
-copy columns, which changes no bit.
+copy columns, which changes no bit, and by what they multiply bfloat16, if that is asked
+for.
 """
 
 from __future__ import annotations
@@ -63,6 +64,9 @@ class CpuTuning:
     packed_block_rows: int = 256  # of a piece, at most
     packed_grain: int = 8  # strips of columns at least that a thread takes at once
     merged_rows: int = 1024  # at most, for which columns are packed once
+    amx_rows: int = 32  # of a panel, where AMX multiplies: two of its tiles
+    amx_inner: int = 512  # indices of a block, likewise: bfloat16 takes half as much
+    amx_panels: int = 4  # of rows that lie side by side, likewise, packed together
     packed_streams: int = 2  # of an epilogue at most: a loop of its own walks faster
     packed_ahead: int = 8  # rows that are prefetched while columns are packed
 

@@ -139,6 +139,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("where", (X > 0, X, 0.0), {}),
     ("where", (X > 0,), {}),
     ("zeros", ([2, 2],), {}),
+    ("audio.encode_wav", ([[-1.5, 2.0], [-0.5, 0.5 / 32768]], 8000), {}),
     ("image.adjust_hue", (IMAGE, 0.2), {}),
     ("image.adjust_saturation", (IMAGE, 0.5), {}),
     (
@@ -608,6 +609,15 @@ def test_variables():
     assert variable.numpy().tolist() == [2.0, 3.0]
     assert isinstance(variable, namespaces.find("Variable"))
     assert namespaces.find("Variable")(np.zeros(2)).dtype == "float64"
+
+
+def test_images_are_rows_columns_and_channels_whatever_keras_takes_them_for():
+    keras.config.set_image_data_format("channels_first")
+    try:
+        resized = tf.image.resize(BATCH, (3, 8))
+    finally:
+        keras.config.set_image_data_format("channels_last")
+    assert np.array_equal(resized, tf.image.resize(BATCH, (3, 8)))
 
 
 def test_devices_are_those_that_are_there():

@@ -232,6 +232,25 @@ def decode_wav(
     return Wave(as_tensor(sound), as_tensor(np.array(rate, np.int32)))
 
 
+def encode_wav(audio: Any, sample_rate: Any) -> Any:
+    """Return the bytes of a WAV file of 16 bits, of a sound from -1 to 1."""
+    sound = as_array(audio).astype(np.float32)
+    if sound.ndim != 2:
+        raise ValueError(
+            "tf.audio.encode_wav: a sound has a row a sample and a column a channel, "
+            f"not the shape {sound.shape}."
+        )
+    scaled = sound * 32768.0
+    away_from_zero = np.copysign(np.floor(np.abs(scaled) + 0.5), scaled)
+    contents = io.BytesIO()
+    with wave.open(contents, "wb") as file:
+        file.setnchannels(sound.shape[1])
+        file.setsampwidth(2)
+        file.setframerate(int(as_array(sample_rate)))
+        file.writeframes(np.clip(away_from_zero, -32768, 32767).astype("<i2").tobytes())
+    return as_tensor(np.array(contents.getvalue(), object))
+
+
 class Wave(NamedTuple):
     """A sound, one column a channel, and how many rows are a second."""
 

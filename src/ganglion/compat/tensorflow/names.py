@@ -635,6 +635,7 @@ signals.stft(signals, frame_length, frame_step, fft_length, window_fn, pad_end)
         """
         decode_wav(contents, desired_channels, desired_samples) = \
 host.decode_wav(contents, desired_channels, desired_samples)
+        encode_wav(audio, sample_rate) = host.encode_wav(audio, sample_rate)
         """,
     ),
 )

@@ -175,7 +175,13 @@ def resize(
         sizes = np.round(scale * now).astype(int).tolist()
     if method != "nearest" and not is_float_dtype(images.dtype):
         images = ops.cast(images, "float32")  # or whole numbers would be rounded
-    resized = ops.image.resize(images, tuple(sizes), method, antialias=antialias)
+    resized = ops.image.resize(
+        images,
+        tuple(sizes),
+        method,
+        antialias=antialias,
+        data_format="channels_last",
+    )
     return resized if method == "nearest" else ops.cast(resized, "float32")
 
 

@@ -67,6 +67,7 @@ UNREAD = {
     },
     "layers/rnn/loop.py rnn": {"unroll": HINT},
     "ops/nn.py dot_product_attention": {"flash_attention": HINT},
+    "ops/nn.py moments": {"synchronized": ONE_DEVICE},
     "models/model.py Model.call": {"training": "`__call__` tells all layers below"},
     "ops/indexing.py segment_sum": {"sorted": HINT},
     "ops/indexing.py segment_max": {"sorted": HINT},
@@ -276,7 +277,6 @@ def test_the_check_sees_an_argument_that_is_ignored():
     ("call", "text"),
     [
         (lambda: keras.ops.one_hot(np.array([1]), 3, sparse=True), "`sparse=True`"),
-        (lambda: keras.ops.moments(np.ones(3), 0, synchronized=True), "synchronized"),
         (lambda: keras.ops.unstack(np.ones((2, 3)), num=3), "unstack.*3"),
     ],
 )

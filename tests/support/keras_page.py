@@ -87,7 +87,6 @@ REFUSED = {
     ),
     "TensorBoard": "`profile_batch` is refused but for 0",
     "image_dataset_from_directory": "`channels_first` is refused",
-    "moments": "`synchronized=True` is refused: one device trains",
 }
 
 

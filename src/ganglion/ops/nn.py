@@ -162,11 +162,10 @@ def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> 
 def moments(
     x: Any, axes: Any, keepdims: bool = False, synchronized: bool = False
 ) -> Any:
-    """Return mean and variance (divided by n) over axes."""
-    if synchronized:
-        raise ValueError(
-            "moments: `synchronized=True` is not supported: one device trains here."
-        )
+    """Return mean and variance (divided by n) over axes.
+
+    One device trains: `synchronized` moments are those of the batch there.
+    """
     value = floating(x)
     if value.dtype.itemsize == 2:
         return _narrow_moments(value, axes, keepdims)

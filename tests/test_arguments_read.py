@@ -92,16 +92,14 @@ UNREAD = {
         "synchronization": ONE_DEVICE,
     },
 }
-_NESTED = "which parameters belong to which choice: only names that are asked for count"
 _FIRST = "a trial draws every value: there is no first one that takes the defaults"
 UNREAD |= {
-    f"many/searching.py HyperParameters.{kind}": {"kwargs": _NESTED} | more
+    f"many/spaces.py HyperParameters.{kind}": {"default": _FIRST} | more
     for kind, more in {
-        "Int": {"default": _FIRST},
-        "Float": {"default": _FIRST},
-        "Boolean": {"default": _FIRST},
+        "Int": {},
+        "Float": {},
+        "Boolean": {},
         "Choice": {"ordered": HINT},
-        "Fixed": {},
     }.items()
 }
 UNREAD |= {

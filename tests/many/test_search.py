@@ -9,7 +9,7 @@ import pytest
 
 import ganglion as keras
 from ganglion import layers, many
-from ganglion.many.searching import HyperParameters, RandomTrial
+from ganglion.many.spaces import HyperParameters, RandomTrial
 
 X = np.random.default_rng(0).normal(size=(40, 3))
 Y = X[:, :1] * 2
@@ -88,6 +88,102 @@ def test_functions_of_hp():
     assert set(found.best_params) == {"rate", "units", "flag", "kind"}
 
 
+def test_hp_has_scopes_conditions_and_factors():
+    drawn = []
+
+    def tuned(hp):
+        kind = hp.Choice("kind", ["a", "b"])
+        with hp.conditional_scope("kind", ["a"]), hp.name_scope("of"):
+            units = hp.Int("units", 2, 6)
+        width = hp.Int("width", 1, 16, step=4, sampling="log")
+        assert (units is not None) == (kind == "a") == ("of/units" in hp)
+        assert hp["width"] == width
+        assert width in (1, 4, 16)
+        drawn.append(hp.Boolean("b", parent_name="kind", parent_values="b") is None)
+        assert drawn[-1] == (kind == "a")
+        return build(0.1)
+
+    class Hyper:
+        """What KerasTuner calls a HyperModel."""
+
+        def build(self, hp):
+            return tuned(hp)
+
+    found = many.search(Hyper(), None, X, Y, trials=6, seed=1, **QUIET)
+    assert set(drawn) == {True, False}
+    members = zip(found.models, found.trials, strict=True)
+    assert all(m.setting.items() >= t["params"].items() for m, t in members)
+    with pytest.raises(ValueError, match="'linear' or 'log'"):
+        HyperParameters(RandomTrial(0, 0)).Float("a", 1, 2, sampling="reverse_log")
+
+
+def test_arguments_of_fit_can_be_searched_and_callbacks_know_their_trial():
+    seen = []
+
+    def noted(index):
+        seen.append(index)
+
+    space = {"rate": [0.1, 0.01], "epochs": [1, 2]}
+    arguments = {"sampler": "grid", "batch": 3, "callbacks": noted, **QUIET}
+    found = many.search(build, space, X, Y, **arguments)
+    assert [trial["epochs"] for trial in found.trials] == [1, 2, 1, 2]
+    assert seen == [0, 1, 2, 3]
+    rows = found.models.table()
+    assert [row["index"] for row in rows] == seen
+    assert [row["rate"] for row in rows] == [0.1, 0.1, 0.01, 0.01]
+
+
+class Stop(keras.callbacks.Callback):
+    """Ctrl-C at the end of one trial."""
+
+    def on_train_end(self, logs=None):
+        if self.model_index == self.at:
+            raise KeyboardInterrupt
+
+
+def test_a_search_that_is_stopped_keeps_what_is_finished(tmp_path):
+    stop = Stop()
+    stop.at = 2
+    given = {"trials": 4, "batch": 2, "threads": 1, **QUIET}
+    space = {"rate": many.uniform(0.01, 0.1)}
+    with pytest.raises(many.Interrupted, match="2 of 4 trials") as stopped:
+        many.search(build, space, X, Y, callbacks=[stop], **given)
+    assert [member.name for member in stopped.value.finished] == ["0", "1"]
+    given["resume"] = tmp_path / "set.zip"
+    with pytest.raises(many.Interrupted, match="goes on with the others"):
+        many.search(build, space, X, Y, callbacks=[stop], **given)
+    found = many.search(build, space, X, Y, **given)
+    del given["resume"]
+    assert found.trials == many.search(build, space, X, Y, **given).trials
+    other = {"rate": many.uniform(0.01, 0.2)}
+    given["resume"] = tmp_path / "set.zip"
+    with pytest.raises(ValueError, match="other settings"):
+        many.search(build, other, X, Y, **given)
+
+
+def test_optuna_is_told_of_trials_that_did_not_finish():
+    optuna = pytest.importorskip("optuna")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    storage = optuna.storages.InMemoryStorage()
+    stop = Stop()
+    stop.at = 1
+    space = {"rate": many.uniform(0.01, 0.1)}
+    study = {"sampler": "optuna", "storage": storage, "study_name": "rates"}
+    given = {"trials": 2, "threads": 1, **study, **QUIET}
+    with pytest.raises(many.Interrupted, match="`storage`"):
+        many.search(build, space, X, Y, callbacks=[stop], **given)
+    found = many.search(build, space, X, Y, **given)
+    states = [trial.state.name for trial in found.study.trials]
+    assert states == ["COMPLETE", "FAIL", "COMPLETE", "COMPLETE"]
+    with pytest.raises(ValueError, match="to minimize; this search would maximize"):
+        many.search(build, space, X, Y, mode="max", **given)
+    with pytest.raises(ValueError, match="known beforehand"):
+        many.search(build, space, X, Y, resume="set.zip", **given)
+    grid = optuna.samplers.GridSampler({"rate": [0.1, 0.01]})
+    given = {"sampler": grid, "trials": 9, "batch": 2, **QUIET}
+    assert len(many.search(build, {"rate": [0.1, 0.01]}, X, Y, **given).trials) == 2
+
+
 def test_drawn_values_stay_in_their_ranges():
     for number in range(30):
         trial = RandomTrial(number, seed=1)
@@ -115,6 +211,8 @@ def test_a_trial_without_a_number_is_never_the_best():
         ({"monitor": "val_novelty"}, "whether a larger 'val_novelty' is better"),
         ({"monitor": "val_loss"}, "There is no metric 'val_loss'"),
         ({"pruner": object()}, "are Optuna's"),
+        ({"trials": 0}, "`trials` must be a whole number >= 1"),
+        ({"batch": 0}, "`batch` must be a whole number >= 1"),
     ],
 )
 def test_bad_input_is_refused(given, message):
@@ -125,6 +223,10 @@ def test_bad_input_is_refused(given, message):
         many.uniform(1, 0)
     with pytest.raises(ValueError, match="begins above 0"):
         many.uniform(0, 1, log=True)
+    with pytest.raises(ValueError, match="step of a range"):
+        many.integer(1, 5, step=0)
+    with pytest.raises(ValueError, match=r"1\.5 is none"):
+        many.integer(1.5, 5)
 
 
 def test_without_optuna_it_says_what_to_install(monkeypatch):

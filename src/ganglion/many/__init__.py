@@ -19,15 +19,10 @@ from typing import Any as _Any
 
 from ganglion.many.fitting import Interrupted, fit_many
 from ganglion.many.model_set import Member, ModelSet
-from ganglion.many.searching import (
-    HyperParameters,
-    SearchResult,
-    integer,
-    search,
-    uniform,
-)
+from ganglion.many.searching import SearchResult, search
 from ganglion.many.set_file import load
 from ganglion.many.settings import crossed, folds, grid
+from ganglion.many.spaces import HyperParameters, integer, uniform
 from ganglion.many.using import ensemble, evaluate_many, predict_many
 
 # Names that need scikit-learn, which is not a dependency.

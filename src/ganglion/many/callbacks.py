@@ -6,15 +6,17 @@ import copy
 import inspect
 import os
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ganglion.callbacks import CallbackList
+from ganglion.callbacks import Callback, CallbackList
 
 _ENDING = re.compile(r"(\.weights)?\.[A-Za-z]\w*$")  # not the digits of a format
 
 
-def callbacks_for(callbacks: Any, index: int, is_one_of_many: bool) -> list[Any]:
+def callbacks_for(callbacks: Any, index: int, is_one_of_many: bool = True) -> list[Any]:
     """Return the callbacks of one model, which know its index.
 
     Args:
@@ -22,6 +24,8 @@ def callbacks_for(callbacks: Any, index: int, is_one_of_many: bool) -> list[Any]
         index: The number of the model.
         is_one_of_many: Whether copies write to files of their own, named by the index.
     """
+    if isinstance(callbacks, OfTrials):
+        return callbacks.made(index)
     is_class = inspect.isclass(callbacks)
     if callable(callbacks) and not is_class and not hasattr(callbacks, "set_model"):
         chosen = callbacks(index)
@@ -35,6 +39,22 @@ def callbacks_for(callbacks: Any, index: int, is_one_of_many: bool) -> list[Any]
         if not inspect.isclass(callback):  # `fit` refuses a class
             callback.model_index = index
     return chosen
+
+
+@dataclass(frozen=True)
+class OfTrials:
+    """The callbacks of the trials of a search, which know the trial's number.
+
+    Each trial has one of ours beside those of the user.
+    """
+
+    callbacks: Any
+    numbers: Sequence[int]
+    ours: Sequence[Callback]
+
+    def made(self, index: int) -> list[Any]:
+        """Return the callbacks of one of the trials."""
+        return [*callbacks_for(self.callbacks, self.numbers[index]), self.ours[index]]
 
 
 def _listed(callbacks: Any) -> list[Any]:

@@ -9,212 +9,26 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
-
-import numpy as np
 
 from ganglion import config
 from ganglion.callbacks import Callback
-from ganglion.many.callbacks import callbacks_for
-from ganglion.many.fitting import fit_many
+from ganglion.many.callbacks import OfTrials
+from ganglion.many.fitting import Interrupted, fit_many
 from ganglion.many.model_set import Member, ModelSet, larger_is_better
+from ganglion.many.spaces import (
+    GridTrial,
+    HyperParameters,
+    RandomTrial,
+    Uniform,
+    check_space,
+    chosen,
+)
+from ganglion.training.data_adapters import count
 
 LARGEST_GRID = 1_000_000
-
-
-# ---- the space -----------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Uniform:
-    """Numbers from `low` to `high`, in steps; with `log`, spread evenly by ratio."""
-
-    low: float
-    high: float
-    step: float | None = None
-    log: bool = False
-
-    def __post_init__(self) -> None:
-        if not self.low <= self.high:
-            raise ValueError(f"A range from {self.low} to {self.high} is empty.")
-        if self.log and self.low <= 0:
-            raise ValueError(f"A logarithmic range begins above 0, not at {self.low}.")
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether these are whole numbers."""
-        ends = (self.low, self.high, 1 if self.step is None else self.step)
-        return self.step is not None and all(isinstance(end, int) for end in ends)
-
-    def chosen_by(self, trial: Any, name: str) -> Any:
-        """Return the number that a trial chooses."""
-        if self.is_whole:
-            step = 1 if self.log else int(self.step or 1)
-            return trial.suggest_int(
-                name, int(self.low), int(self.high), step=step, log=self.log
-            )
-        between = None if self.log else self.step
-        return trial.suggest_float(
-            name, self.low, self.high, step=between, log=self.log
-        )
-
-
-def uniform(low: float, high: float, log: bool = False) -> Uniform:
-    """Return a range of numbers to search; with `log`, of learning rates, say."""
-    return Uniform(float(low), float(high), None, log)
-
-
-def integer(low: int, high: int, step: int = 1, log: bool = False) -> Uniform:
-    """Return a range of whole numbers to search, both ends included."""
-    return Uniform(int(low), int(high), int(step), log)
-
-
-def _chosen(space: Mapping[str, Any], trial: Any) -> dict[str, Any]:
-    return {
-        name: values.chosen_by(trial, name)
-        if isinstance(values, Uniform)
-        else trial.suggest_categorical(name, list(values))
-        for name, values in space.items()
-    }
-
-
-def _check_space(space: Mapping[str, Any]) -> None:
-    if not space:
-        raise ValueError("The space is empty: there is nothing to search.")
-    for name, values in space.items():
-        is_list = isinstance(values, (list, tuple, range)) and len(values) > 0
-        if not is_list and not isinstance(values, Uniform):
-            raise TypeError(
-                f"The space of {name!r} is {values!r:.60}: give a list of values, "
-                "many.uniform(low, high) or many.integer(low, high)."
-            )
-
-
-# ---- trials --------------------------------------------------------------------------
-
-
-class RandomTrial:
-    """A trial that draws its values; it has the methods of Optuna's trials."""
-
-    def __init__(self, number: int, seed: int) -> None:
-        self.number = number
-        self.params: dict[str, Any] = {}
-        self._draws = np.random.default_rng([seed, number])
-
-    def _kept(self, name: str, value: Any) -> Any:
-        return self.params.setdefault(name, value)
-
-    def suggest_float(
-        self,
-        name: str,
-        low: float,
-        high: float,
-        *,
-        step: float | None = None,
-        log: bool = False,
-    ) -> float:
-        """Draw a number."""
-        if log:
-            drawn = math.exp(self._draws.uniform(math.log(low), math.log(high)))
-            return float(self._kept(name, min(max(drawn, low), high)))
-        if step is not None:
-            count = int((high - low) / step + 1e-9)
-            return float(self._kept(name, low + step * self._draws.integers(count + 1)))
-        return float(self._kept(name, self._draws.uniform(low, high)))
-
-    def suggest_int(
-        self, name: str, low: int, high: int, *, step: int = 1, log: bool = False
-    ) -> int:
-        """Draw a whole number."""
-        if log:
-            ends = math.log(low - 0.5), math.log(high + 0.5)
-            drawn = round(math.exp(self._draws.uniform(*ends)))
-            return int(self._kept(name, min(max(drawn, low), high)))
-        count = (high - low) // step
-        return int(self._kept(name, low + step * int(self._draws.integers(count + 1))))
-
-    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
-        """Draw one of some values."""
-        return self._kept(name, choices[int(self._draws.integers(len(choices)))])
-
-
-class GridTrial(RandomTrial):
-    """A trial at one point of a grid."""
-
-    def __init__(self, number: int, point: Mapping[str, Any]) -> None:
-        super().__init__(number, 0)
-        self.params = dict(point)
-
-
-class HyperParameters:
-    """The `hp` that KerasTuner passes to builders: `hp.Int`, `hp.Choice`.
-
-    >>> hp = HyperParameters(RandomTrial(0, seed=0))
-    >>> 8 <= hp.Int("units", 8, 64, step=8) <= 64, hp.Fixed("epochs", 3)
-    (True, 3)
-    """
-
-    def __init__(self, trial: Any) -> None:
-        self._trial = trial
-        self._fixed: dict[str, Any] = {}
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """The values by name."""
-        return {**self._trial.params, **self._fixed}
-
-    def get(self, name: str) -> Any:
-        """Return a value that was chosen before."""
-        return self.values[name]
-
-    def Int(  # noqa: N802 (KerasTuner's name)
-        self,
-        name: str,
-        min_value: int,
-        max_value: int,
-        step: int | None = None,
-        sampling: str = "linear",
-        default: int | None = None,
-        **kwargs: Any,
-    ) -> int:
-        """Choose a whole number."""
-        log = sampling != "linear"
-        step = 1 if step is None or log else step
-        return int(
-            self._trial.suggest_int(name, min_value, max_value, step=step, log=log)
-        )
-
-    def Float(  # noqa: N802
-        self,
-        name: str,
-        min_value: float,
-        max_value: float,
-        step: float | None = None,
-        sampling: str = "linear",
-        default: float | None = None,
-        **kwargs: Any,
-    ) -> float:
-        """Choose a number."""
-        log = sampling != "linear"
-        step = None if log else step
-        return float(
-            self._trial.suggest_float(name, min_value, max_value, step=step, log=log)
-        )
-
-    def Choice(  # noqa: N802
-        self, name: str, values: Sequence[Any], ordered: Any = None, **kwargs: Any
-    ) -> Any:
-        """Choose one of some values."""
-        return self._trial.suggest_categorical(name, list(values))
-
-    def Boolean(self, name: str, default: bool = False, **kwargs: Any) -> bool:  # noqa: N802
-        """Choose yes or no."""
-        return bool(self._trial.suggest_categorical(name, [False, True]))
-
-    def Fixed(self, name: str, value: Any, **kwargs: Any) -> Any:  # noqa: N802
-        """Keep a value under a name."""
-        return self._fixed.setdefault(name, value)
+TRIALS = 20  # if nobody says how many
 
 
 # ---- choosing trials -----------------------------------------------------------------
@@ -226,7 +40,7 @@ class _Chooser:
     study: Any = None
 
     def __init__(self, trials: list[Any]) -> None:
-        self._trials = trials
+        self._trials, self.total = trials, len(trials)
 
     def ask(self, count: int) -> list[Any]:
         """Return the next trials; fewer, then none, at the end."""
@@ -243,7 +57,7 @@ class _Chooser:
 
 class _OptunaChooser(_Chooser):
     def __init__(self, study: Any, trials: int) -> None:
-        self.study, self._left = study, trials
+        self.study, self._left, self.total = study, trials, trials
 
     def ask(self, count: int) -> list[Any]:
         count = min(count, self._left)
@@ -253,12 +67,19 @@ class _OptunaChooser(_Chooser):
     def tell(self, trial: Any, value: float | None, was_pruned: bool) -> None:
         from optuna.trial import TrialState
 
+        state = TrialState.COMPLETE
         if value is None:
-            self.study.tell(trial, state=TrialState.FAIL)
+            state = TrialState.FAIL
         elif was_pruned:
-            self.study.tell(trial, state=TrialState.PRUNED)
-        else:
-            self.study.tell(trial, value)
+            state = TrialState.PRUNED
+        values = value if state is TrialState.COMPLETE else None
+        try:
+            self.study.tell(trial, values, state)
+        except RuntimeError as error:
+            if "Study.stop" not in str(error):
+                raise
+            # The trial is told; its sampler, one of a grid, say, has no more of them.
+            self._left = 0
 
     def should_prune(self, trial: Any, value: float, epoch: int) -> bool:
         trial.report(value, epoch)
@@ -280,7 +101,7 @@ def _chooser(
                 "`pruner`, `storage` and `study_name` are Optuna's: pass "
                 "sampler='optuna', or one of its samplers."
             )
-        return _Chooser([RandomTrial(n, seed) for n in range(trials or 20)])
+        return _Chooser([RandomTrial(n, seed) for n in range(trials or TRIALS)])
     if isinstance(sampler, str) and sampler != "optuna":
         raise ValueError(
             f"Unknown sampler {sampler!r}. "
@@ -295,8 +116,23 @@ def _chooser(
         ) from None
     if sampler == "optuna":
         sampler = optuna.samplers.TPESampler(seed=seed)
+    for name, part, method in (
+        ("sampler", sampler, "sample_relative"), ("pruner", study["pruner"], "prune")
+    ):  # fmt: skip
+        if part is not None and not hasattr(part, method):
+            raise TypeError(
+                f"`{name}` must be a {name} of Optuna, an object of a class in "
+                f"optuna.{name}s, not {part!r:.60}."
+            )
     new_study = optuna.create_study(sampler=sampler, load_if_exists=True, **study)
-    return _OptunaChooser(new_study, trials or 20)
+    directions = [direction.name.lower() for direction in new_study.directions]
+    if directions != [study["direction"]]:
+        raise ValueError(
+            f"The study {study['study_name']!r} is there already, to "
+            f"{' and '.join(directions)}; this search would {study['direction']}. "
+            "Choose another `study_name`, or `monitor` and `mode` as they were."
+        )
+    return _OptunaChooser(new_study, trials or TRIALS)
 
 
 def _grid_trials(space: Mapping[str, Any] | None, trials: int | None) -> list[Any]:
@@ -396,10 +232,12 @@ def search(
     Args:
         build: A function of the values in `space` that returns a compiled model; with
             `space=None`, one of `hp`, as KerasTuner has them.
-        space: A list of values for each name, or `many.uniform`, `many.integer`.
+        space: A list of values for each name, or `many.uniform`, `many.integer`. As in
+            settings, names that the builder does not take may be those of `fit`.
         x: Inputs.
         y: Targets.
-        trials: How many; 20, or the whole grid, by default.
+        trials: How many; 20, or the whole grid, by default. A study that is continued
+            has as many more.
         sampler: "random", "grid", "optuna", or a sampler of Optuna.
         pruner: A pruner of Optuna.
         batch: How many trials are trained at once; four for each thread by default.
@@ -409,7 +247,11 @@ def search(
         seed: The seed of the choices; trial n trains its model with `seed + n`.
         storage: Where Optuna keeps its results, for its dashboard.
         study_name: The name of the study there; an existing one is continued.
-        **arguments: Other arguments of `fit_many`.
+        **arguments: Other arguments of `fit_many`. With `resume`, all trials are one
+            batch, at random or of a grid. Callbacks know the number of their trial as
+            `model_index`.
+
+    Ctrl-C raises `Interrupted`, whose `finished` has the models of finished trials.
 
     >>> import numpy as np, ganglion as keras
     >>> def build(rate):
@@ -429,8 +271,11 @@ def search(
         )
     if mode not in ("auto", "min", "max"):
         raise ValueError(f"`mode` must be 'auto', 'min' or 'max', not {mode!r}.")
+    trials, batch = count(trials, "trials"), count(batch, "batch")
     if space is not None:
-        _check_space(space)
+        check_space(space)
+    elif not callable(build) and hasattr(build, "build"):
+        build = build.build  # a HyperModel of KerasTuner
     has_validation = any(
         arguments.get(name) is not None and arguments.get(name) != 0.0
         for name in ("validation_data", "validation_split")
@@ -442,60 +287,112 @@ def search(
     chooser = _chooser(sampler, space, trials, seed, study | {"direction": direction})
     result = SearchResult(monitor, is_growing, chooser.study)
     size = batch or 4 * config.threads()
+    if arguments.get("resume") is not None:
+        if chooser.study is not None:
+            raise ValueError(
+                "`resume` is for trials that are known beforehand: of a grid, or at "
+                "random. With Optuna, `storage` and `study_name` keep the results, and "
+                "the same call goes on with more trials."
+            )
+        size = chooser.total
     while asked := chooser.ask(size):
-        _run_batch(asked, chooser, result, build, space, seed, (x, y), arguments)
+        _Batch(asked, chooser, result, seed).run(build, space, (x, y), arguments)
     return result
 
 
-def _run_batch(
-    batch: list[Any],
-    chooser: _Chooser,
-    result: SearchResult,
-    build: Callable[..., Any],
-    space: Mapping[str, Any] | None,
-    seed: int,
-    data: tuple[Any, Any],
-    arguments: dict[str, Any],
-) -> None:
-    def built(trial: int) -> Any:
+class _Batch:
+    """Some trials, which are trained at once."""
+
+    def __init__(
+        self, trials: list[Any], chooser: _Chooser, result: SearchResult, seed: int
+    ) -> None:
+        self._trials, self._chooser, self._result = trials, chooser, result
+        self._pruners = [_Pruner(chooser, trial, result.monitor) for trial in trials]
+        self._own = [
+            {"seed": (seed + trial.number) % 2**32, "name": str(trial.number)}
+            for trial in trials
+        ]
+
+    def run(
+        self,
+        build: Callable[..., Any],
+        space: Mapping[str, Any] | None,
+        data: tuple[Any, Any],
+        arguments: dict[str, Any],
+    ) -> None:
+        """Train the trials, and tell their results; also of a part, after Ctrl-C."""
+        numbers = [trial.number for trial in self._trials]
+        callbacks = OfTrials(arguments.get("callbacks"), numbers, self._pruners)
+        rest = {name: value for name, value in arguments.items() if name != "callbacks"}
+
+        def tuned(trial: int) -> Any:
+            return build(HyperParameters(self._trials[trial]))
+
         if space is None:
-            return build(HyperParameters(batch[trial]))
-        return build(**_chosen(space, batch[trial]))
+            settings = [{"trial": n, **own} for n, own in enumerate(self._own)]
+        else:
+            settings = [
+                {**own, **chosen(space, trial)}
+                for own, trial in zip(self._own, self._trials, strict=True)
+            ]
+        function = tuned if space is None else build
+        trained: Sequence[Member] = ()
+        try:
+            trained = fit_many(function, settings, *data, callbacks=callbacks, **rest)
+        except Interrupted as stopped:
+            trained = stopped.finished
+        finally:
+            self._tell(trained)
+        if len(trained) < len(self._trials):
+            raise self._interrupted(rest)
 
-    pruners = [_Pruner(chooser, trial, result.monitor) for trial in batch]
-    own_callbacks = arguments.get("callbacks")
+    def _tell(self, trained: Sequence[Member]) -> None:
+        """Tell the results of some trials, and that there are none of the others."""
+        ended = {member.index: member for member in trained}
+        for index, trial in enumerate(self._trials):
+            if index in ended:
+                self._tell_of(trial, self._pruners[index].has_pruned, ended[index])
+            else:
+                self._chooser.tell(trial, None, False)
 
-    def callbacks(index: int) -> list[Any]:
-        own = callbacks_for(own_callbacks, batch[index].number, True)
-        return [*own, pruners[index]]
+    def _tell_of(self, trial: Any, has_pruned: bool, member: Member) -> None:
+        result = self._result
+        if result.monitor not in member.history.history:
+            known = ", ".join(map(repr, member.history.history))
+            raise ValueError(
+                f"There is no metric {result.monitor!r}; there are: {known}."
+            )
+        value = float(member.logs[result.monitor])
+        is_number = math.isfinite(value) and member.message is None
+        self._chooser.tell(trial, value if is_number else None, has_pruned)
+        state = "pruned" if has_pruned else "complete"
+        result.trials.append(
+            {
+                "number": trial.number,
+                "params": dict(trial.params),
+                "value": value,
+                "epochs": len(member.history.epoch),
+                "state": state if is_number else "failed",
+            }
+        )
+        setting = {k: v for k, v in member.setting.items() if k != "trial"}
+        setting = {**trial.params, **setting}
+        index = len(result.members)
+        result.members.append(replace(member, index=index, setting=setting))
 
-    settings = [
-        {"trial": n, "seed": (seed + trial.number) % 2**32, "name": str(trial.number)}
-        for n, trial in enumerate(batch)
-    ]
-    rest = {name: value for name, value in arguments.items() if name != "callbacks"}
-    trained = fit_many(built, settings, *data, callbacks=callbacks, **rest)
-    for trial, pruner, member in zip(batch, pruners, trained, strict=True):
-        _tell(chooser, result, trial, pruner, member)
-
-
-def _tell(
-    chooser: _Chooser, result: SearchResult, trial: Any, pruner: _Pruner, member: Member
-) -> None:
-    if result.monitor not in member.history.history:
-        known = ", ".join(map(repr, member.history.history))
-        raise ValueError(f"There is no metric {result.monitor!r}; there are: {known}.")
-    value = float(member.logs[result.monitor])
-    is_number = math.isfinite(value) and member.message is None
-    chooser.tell(trial, value if is_number else None, pruner.has_pruned)
-    state = "pruned" if pruner.has_pruned else "complete"
-    result.trials.append(
-        {
-            "number": trial.number,
-            "params": dict(trial.params),
-            "value": value,
-            "epochs": len(member.history.epoch),
-            "state": state if is_number else "failed",
-        }
-    )
-    result.members.append(member)
+    def _interrupted(self, arguments: Mapping[str, Any]) -> Interrupted:
+        result = self._result
+        text = (
+            f"{len(result.trials)} of {self._chooser.total} trials are finished: their "
+            "models are in the `finished` of this exception."
+        )
+        if arguments.get("resume") is not None:
+            text += " The same call goes on with the others."
+        elif result.study is None:
+            text += " With resume='set.zip', a call that is stopped goes on."
+        else:
+            text += (
+                " With `storage` and `study_name`, Optuna keeps their results, and the "
+                "same call goes on with more trials."
+            )
+        return Interrupted(text, result.models)

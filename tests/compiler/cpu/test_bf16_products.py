@@ -25,12 +25,13 @@ from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.contraction import matmul
 from ganglion.compiler.ir.graph import Graph, Input
+from ganglion.compiler.ir.pointwise import tanh
 from ganglion.compiler.ir.shaping import transpose
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 from ganglion.compiler.plan.kernels import Contract
 
 BLOCKS = {"packed_columns": 64, "packed_block_rows": 64, "merged_rows": 64}
-BLOCKS |= {"packed_grain": 1, "amx_inner": 32}
+BLOCKS |= {"packed_grain": 1, "amx_columns": 64, "amx_inner": 32}
 LAYOUTS = ["nn", "nt", "tn", "tt"]
 SIZES = [(28, 64, 32), (33, 65, 70), (57, 1, 129), (130, 515, 48)]
 
@@ -124,6 +125,19 @@ def test_bits_do_not_depend_on_threads(processor, layout, monkeypatch):
 def test_small_products_have_the_same_meaning(rows, layout, batch):
     program, arrays = product(rows, 40, 50, layout, batch=batch)
     check_meaning(program, arrays, layout)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_epilogues_go_on_with_every_tile(processor, layout):
+    program, arrays = product(97, 40, 145, layout)
+    (y,) = program.graph.outputs.values()
+    graph = Graph.of("product", program.graph.inputs, {"y": tanh(y)})
+    program = pure(graph)
+    (kernel,) = [k for k in build(program).kernels if isinstance(k, Contract)]
+    assert kernel.epilogue
+    result = result_of(compiled(program, 1), arrays)
+    expected, allowed = meaning(arrays, layout)
+    assert (np.abs(result - np.tanh(expected)) <= allowed + 1e-6).all()
 
 
 def test_the_interpreter_rounds_as_well():

@@ -105,8 +105,10 @@ def grid_of(kernel: Contract) -> Grid:
     down, merged = -(-rows.size // each), max(1, CPU.merged_rows // each)
     pieces = kernel.parallel * down * strips
     grain = even_grain(pieces, min(strips, CPU.packed_grain))
-    deep = CPU.amx_inner if rounding is Rounding.AMX else CPU.inner_block
-    blocks = (CPU.packed_columns, deep)
+    blocks = (CPU.packed_columns, CPU.inner_block)
+    if rounding is Rounding.AMX:
+        wide = CPU.packed_columns if kernel.epilogue else CPU.amx_columns
+        blocks = (wide, CPU.amx_inner)
     return Grid(pieces, grain, down, each, merged, strips, *blocks)
 
 
@@ -160,7 +162,7 @@ def scratch_for(kernel: Contract) -> tuple[int, ...] | None:
     else:
         depth = min(-(-inner.size // WIDTH) * WIDTH, CPU.inner_block)
     wide = tile_vectors(kernel.out.buffer.dtype) * WIDTH
-    across = min(grid.strips * wide, CPU.packed_columns)
+    across = min(grid.strips * wide, grid.columns)
     rows = RowPanel.of(kernel.rows[0].left == 1, rounding)
     return (-(-grid.pieces // grid.grain), rows.room + across * (depth + PADDING))
 

@@ -65,6 +65,7 @@ class CpuTuning:
     packed_grain: int = 8  # strips of columns at least that a thread takes at once
     merged_rows: int = 1024  # at most, for which columns are packed once
     amx_rows: int = 32  # of a panel, where AMX multiplies: two of its tiles
+    amx_columns: int = 1024  # of a block, likewise, if no epilogue goes on with them
     amx_inner: int = 512  # indices of a block, likewise: bfloat16 takes half as much
     amx_panels: int = 4  # of rows that lie side by side, likewise, packed together
     packed_streams: int = 2  # of an epilogue at most: a loop of its own walks faster

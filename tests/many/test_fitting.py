@@ -456,6 +456,69 @@ def test_another_set_is_not_resumed(tmp_path):
             many.fit_many(build, resume=path, **given)
 
 
+def with_part(part=None, activation="relu"):
+    hidden = layers.Dense(3, activation, kernel_regularizer=part)
+    model = keras.Sequential([keras.Input((6,)), hidden, layers.Dense(2)])
+    model.compile("adam", "mse")
+    return model
+
+
+def test_a_set_with_other_objects_data_or_builder_is_not_resumed(tmp_path):
+    path = tmp_path / "set.zip"
+    settings = [{"part": keras.regularizers.L2(0.1)}]
+    held_out = {"validation_data": (X[:20], Y[:20])}
+    arguments = {"resume": path, **held_out, **QUIET}
+    trained = many.fit_many(with_part, settings, X, Y, **arguments)
+    again = many.fit_many(with_part, settings, X, Y, **arguments)
+    assert again[0].history.history == trained[0].history.history
+    other = [{"part": keras.regularizers.L2(0.2)}]
+    with pytest.raises(ValueError, match="other settings.*another name"):
+        many.fit_many(with_part, other, X, Y, **arguments)
+    with pytest.raises(ValueError, match="other data"):
+        many.fit_many(
+            with_part,
+            settings,
+            X,
+            Y,
+            **arguments | {"validation_data": (X[:9], Y[:9])},
+        )
+    with pytest.raises(ValueError, match="activation was 'relu' and is 'tanh'"):
+        many.fit_many(lambda part: with_part(part, "tanh"), settings, X, Y, **arguments)
+
+
+def test_calls_that_resume_one_set_wait_for_each_other(tmp_path):
+    arguments = {"resume": tmp_path / "set.zip", "epochs": 3, **QUIET}
+    seeds = many.grid(seed=range(3))
+    sets = []
+
+    def train():
+        sets.append(many.fit_many(build, seeds, X, Y, **arguments))
+
+    threads = [threading.Thread(target=train) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    first, second = ([m.history.history for m in trained] for trained in sets)
+    assert first == second
+
+
+def test_an_error_says_how_to_keep_what_is_finished(tmp_path):
+    def fails(number):
+        if number == 1:
+            raise RuntimeError("no")
+        return build()
+
+    arguments = {"threads": 1, **QUIET}
+    with pytest.raises(RuntimeError) as failed:
+        many.fit_many(fails, many.grid(number=[0, 1]), X, Y, **arguments)
+    assert "With resume='set.zip'" in failed.value.__notes__[-1]
+    arguments["resume"] = tmp_path / "set.zip"
+    with pytest.raises(RuntimeError) as failed:
+        many.fit_many(fails, many.grid(number=[0, 1]), X, Y, **arguments)
+    assert "1 of 2 models are finished and kept" in failed.value.__notes__[-1]
+
+
 # ---- progress ------------------------------------------------------------------------
 
 
@@ -503,6 +566,7 @@ def test_progress_shows_models_done_and_the_best(capsys):
         ({"epochs": 0.5}, "`epochs` must be a whole number"),
         ({"threads": 0}, "threads must be a whole number"),
         ({"validation_data": 3}, "must be a tuple"),
+        ({"validation_data": (X, Y, None, None)}, "not a tuple of 4"),
     ],
 )
 def test_bad_input_is_refused(given, message):

@@ -48,6 +48,8 @@ def test_the_best_is_found_by_any_metric(trained):
     )
     with pytest.raises(ValueError, match=r"no metric 'maee'.*Did you mean 'mae'"):
         trained.best("maee")
+    with pytest.raises(ValueError, match="not 'maximum'"):
+        trained.best("mae", mode="maximum")
 
 
 def test_frames_need_pandas(trained, monkeypatch):

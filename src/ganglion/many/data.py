@@ -36,10 +36,12 @@ class SharedData:
                     "some: `fit_many` needs arrays, which all models can read."
                 )
         if validation_data is not None:
-            if not isinstance(validation_data, (tuple, list)):
+            is_tuple = isinstance(validation_data, (tuple, list))
+            if not is_tuple or not 1 <= len(validation_data) <= 3:
+                size = f" of {len(validation_data)}" if is_tuple else ""
                 raise ValueError(
                     "`validation_data` must be a tuple (x, y) or (x, y, weights), not "
-                    f"{type(validation_data).__name__}."
+                    f"a {type(validation_data).__name__}{size}."
                 )
             validation_data = _converted(*validation_data)
         x, y, weights = (*_converted(x, y, sample_weight), None)[:3]
@@ -65,9 +67,10 @@ class SharedData:
         return data | ({} if held_out is None else {"validation_data": held_out})
 
     def checksum(self) -> int:
-        """Return a checksum of the training data, its shapes and types."""
+        """Return a checksum of all data, its shapes and types."""
         total = 0
-        for array in tree.flatten([self.x, self.y, self.sample_weight]):
+        parts = [self.x, self.y, self.sample_weight, self.validation_data]
+        for array in tree.flatten(parts):
             if array is not None:
                 array = np.ascontiguousarray(array)
                 total = zlib.crc32(f"{array.shape}{array.dtype}".encode(), total)

@@ -13,7 +13,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -26,7 +26,7 @@ from ganglion.many.data import SharedData
 from ganglion.many.lockstep import Group, Planned
 from ganglion.many.model_set import Member, ModelSet
 from ganglion.many.progress import Progress
-from ganglion.many.set_file import SavedAsItGoes
+from ganglion.many.set_file import SavedAsItGoes, by_one_process
 from ganglion.many.settings import ModelPlan, Setting, plans_for
 from ganglion.many.threads import Workers, noted, warned, workers_for
 from ganglion.models import Model
@@ -126,18 +126,19 @@ def fit_many(
     _check_place(on, builder, threads)
     settings = _settings_for(models, settings)
     data = SharedData.of(x, y, sample_weight, validation_data)
-    saved = None
-    if resume is not None:
-        saved = SavedAsItGoes(resume, settings, common, data.checksum())
-    plans = plans_for(builder, settings, saved.seeds if saved is not None else None)
-    progress = progress or Progress(verbose, monitor)
-    progress.begin(plans, epochs - initial_epoch)
-    parts = (builder, models, plans, data, common, callbacks, saved, progress)
-    if on is None:
-        return Fitting(*parts).run(threads)
-    from ganglion.many.on_ray import RayFitting
+    with nullcontext() if resume is None else by_one_process(resume):
+        saved = None
+        if resume is not None:
+            saved = SavedAsItGoes(resume, settings, common, data.checksum())
+        plans = plans_for(builder, settings, saved.seeds if saved is not None else None)
+        progress = progress or Progress(verbose, monitor)
+        progress.begin(plans, epochs - initial_epoch)
+        parts = (builder, models, plans, data, common, callbacks, saved, progress)
+        if on is None:
+            return Fitting(*parts).run(threads)
+        from ganglion.many.on_ray import RayFitting
 
-    return RayFitting(on, *parts).run(threads)
+        return RayFitting(on, *parts).run(threads)
 
 
 def _builder_or_models(
@@ -237,6 +238,9 @@ class Fitting:
         try:
             with kept_random_numbers():
                 self._train(threads)
+        except Exception as error:
+            error.add_note(self._kept_text(len(self._members)))
+            raise
         finally:
             finished = ModelSet([m for _, m in sorted(self._members.items())])
             self._progress.end()
@@ -254,18 +258,22 @@ class Fitting:
         self._workers.run(self._work, self._progress.show)
 
     def _interrupted(self, finished: ModelSet) -> Interrupted:
-        count = f"{len(finished)} of {len(self._plans)} models are finished"
-        if self._saved is None:
-            text = (
-                f"{count}: they are in the `finished` of this exception. With "
-                "resume='set.zip', a call that is stopped goes on where it was."
-            )
-        else:
-            text = (
-                f"{count} and kept: the same call, with "
-                f"resume={str(self._saved.path)!r}, goes on with the others."
-            )
+        place = "; they are in the `finished` of this exception"
+        text = self._kept_text(len(finished), "" if self._saved is not None else place)
         return Interrupted(text, finished)
+
+    def _kept_text(self, finished: int, place: str = "") -> str:
+        """Return what is kept of a set that is stopped, and how to go on."""
+        count = f"{finished} of {len(self._plans)} models are finished"
+        if self._saved is None:
+            return (
+                f"{count}{place}. With resume='set.zip', a call that is stopped goes "
+                "on where it was."
+            )
+        return (
+            f"{count} and kept: the same call, with "
+            f"resume={str(self._saved.path)!r}, goes on with the others."
+        )
 
     # ---- groups that a GPU trains at once ------------------------------------------
 
@@ -416,7 +424,7 @@ class Fitting:
             _make_weights(model, self._data.x)
         model._step_cache.share(self._steps)
         if self._saved is not None and plan.index == 0:
-            self._saved.check(model)
+            self._saved.check(model, is_built_anew=self._build is not None)
         return model
 
     def _refuse_same(self, model: Any, plan: ModelPlan) -> None:

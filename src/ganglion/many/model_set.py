@@ -61,6 +61,8 @@ def larger_is_better(monitor: str, mode: str, model: Any = None) -> bool:
     >>> larger_is_better("val_accuracy", "auto"), larger_is_better("loss", "auto")
     (True, False)
     """
+    if mode not in ("auto", "min", "max"):
+        raise ValueError(f"`mode` must be 'auto', 'min' or 'max', not {mode!r}.")
     watch = MonitorCallback(monitor, mode)
     if model is not None:
         watch.set_model(model)

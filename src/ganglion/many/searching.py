@@ -269,8 +269,6 @@ def search(
             "whether the trial goes on, by the results of the others. `fit_many` "
             "takes `on`."
         )
-    if mode not in ("auto", "min", "max"):
-        raise ValueError(f"`mode` must be 'auto', 'min' or 'max', not {mode!r}.")
     trials, batch = count(trials, "trials"), count(batch, "batch")
     if space is not None:
         check_space(space)

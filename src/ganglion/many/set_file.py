@@ -10,10 +10,13 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import shutil
 import tempfile
+import warnings
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -98,6 +101,8 @@ def _keras_bytes(model: Any) -> bytes:
 def plain(value: Any) -> Any:
     """Return a value of a setting as JSON has it; an array as its shape and checksum.
 
+    An object, such as a regularizer, is its class and its configuration.
+
     >>> plain(np.float32(0.5)), plain((1, "a"))
     (0.5, [1, 'a'])
     """
@@ -107,6 +112,8 @@ def plain(value: Any) -> Any:
         return value
     if isinstance(value, dict):
         return {str(name): plain(part) for name, part in value.items()}
+    if hasattr(value, "get_config") and not isinstance(value, type):
+        return {"class": type(value).__name__, "config": plain(value.get_config())}
     if isinstance(value, (list, tuple)) and len(value) < 100:
         return [plain(part) for part in value]
     if isinstance(value, (np.ndarray, list, tuple, range)):
@@ -189,6 +196,21 @@ def unpacked(
 # ---- while it is being trained -------------------------------------------------------
 
 
+@contextmanager
+def by_one_process(path: Any) -> Iterator[None]:
+    """Let one process at a time train the set at a path; another one waits for it."""
+
+    def on_wait() -> None:
+        warnings.warn(
+            f"Another call is training the set at {path}: waiting until it ends.",
+            RuntimeWarning,
+            stacklevel=6,
+        )
+
+    with files.locked(local_path(path), on_wait):
+        yield
+
+
 class SavedAsItGoes:
     """The folder of an incomplete set; the models in it are not trained again.
 
@@ -221,7 +243,10 @@ class SavedAsItGoes:
             return
         self.seeds = [draw_seed() for _ in settings]
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._write(INDEX, json.dumps(plan | {"seeds": self.seeds}).encode())
+        self._write_plan(plan | {"seeds": self.seeds})
+
+    def _write_plan(self, plan: dict[str, Any]) -> None:
+        self._write(INDEX, json.dumps(plan).encode())
 
     def _write(self, name: str, content: bytes) -> None:
         files.write_file(self._folder / name, content)
@@ -244,6 +269,12 @@ class SavedAsItGoes:
                     content = archive.member(stored, _member_name(number), None)
                     path.with_suffix(".keras").write_bytes(content)
 
+    @property
+    def _way_out(self) -> str:
+        if self.path.exists():
+            return f"give `resume` another name, or remove {self.path}, {self._folder}"
+        return f"remove {self._folder}"
+
     def _checked(self, plan: dict[str, Any]) -> list[int]:
         """Return the seeds of the set that is being resumed; refuse another set."""
         index = self._folder / INDEX
@@ -258,13 +289,28 @@ class SavedAsItGoes:
                 if before[name] != plan[name]:
                     raise ValueError(
                         f"the set at {self.path} was begun with other {what}: resume "
-                        f"it with the same, or remove {self._folder}."
+                        f"it with the same, or {self._way_out}."
                     )
             return [int(seed) for seed in before["seeds"]]
 
-    def check(self, model: Any) -> None:
-        """Refuse a model that cannot be saved before it is trained."""
-        _keras_bytes(model)
+    def check(self, model: Any, is_built_anew: bool) -> None:
+        """Refuse a first model that cannot be saved, or is not what it was before."""
+        with zipfile.ZipFile(io.BytesIO(_keras_bytes(model))) as stored:
+            ours = _comparable(json.loads(stored.read("config.json")))
+        if not is_built_anew:  # names and numbers depend on what else was built
+            return
+        index = self._folder / INDEX
+        plan = budget.parsed_json(files.read_file(index))
+        before = plan.setdefault("model", ours)
+        if before is ours:
+            self._write_plan(plan)
+        difference = _difference(before, ours)
+        if difference is not None:
+            raise ValueError(
+                f"The set at {self.path} was begun with a builder whose first model was"
+                f" not this one: {difference}. Resume it with the same builder, or "
+                f"{self._way_out}."
+            )
 
     def has(self, plan: ModelPlan) -> bool:
         """Return whether a model is finished."""
@@ -295,6 +341,42 @@ class SavedAsItGoes:
         )
         _write_set(self.path, models, contents, {"plan": plan})
         shutil.rmtree(self._folder)
+
+
+def _comparable(config: Any) -> Any:
+    """Return the configuration of a model without what any process has of its own."""
+    if isinstance(config, dict):
+        if config.get("class_name") == "__lambda__":  # its code has numbers of lines
+            return "a lambda"
+        return {name: _comparable(part) for name, part in config.items()}
+    if isinstance(config, list):
+        return [_comparable(part) for part in config]
+    if isinstance(config, str):
+        return re.sub(r" at 0x[0-9a-f]+", "", config)
+    return config
+
+
+def _difference(before: Any, now: Any, place: str = "") -> str | None:
+    """Return in words where two configurations differ first, None if nowhere.
+
+    >>> _difference({"layers": [{"units": 3}]}, {"layers": [{"units": 4}]})
+    'layers/0/units was 3 and is 4'
+    """
+    pairs: list[tuple[Any, Any, Any]] | None = None
+    if (
+        isinstance(before, dict)
+        and isinstance(now, dict)
+        and before.keys() == now.keys()
+    ):
+        pairs = [(name, before[name], now[name]) for name in before]
+    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        pairs = [(n, *both) for n, both in enumerate(zip(before, now, strict=True))]
+    if pairs is None:
+        return (
+            None if before == now else f"{place} was {before!r:.60} and is {now!r:.60}"
+        )
+    found = (_difference(a, b, f"{place}/{n}".lstrip("/")) for n, a, b in pairs)
+    return next((text for text in found if text is not None), None)
 
 
 def _part_name(number: int, ending: str) -> str:

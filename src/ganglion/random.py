@@ -78,6 +78,9 @@ def state_of(seed: Any) -> Any:
         return read(seed.next())
     if isinstance(seed, Value):  # a state that a generator has handed out
         return seed
+    # Such a state outside of a step, or a key of `jax.random`.
+    if isinstance(seed, np.ndarray) and seed.dtype == "uint32" and seed.shape == (2,):
+        return read(seed)
     seed = _checked_seed(seed, "either an integer, a SeedGenerator")
     return read(np.array([seed % 2**32, 0], "uint32"))
 

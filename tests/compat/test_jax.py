@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 
@@ -101,7 +102,9 @@ def test_numbers_depend_on_their_key_alone():
     assert find("random.categorical")(key, logits).tolist() == [1, 0]
 
 
-@pytest.mark.parametrize("name", ["pmap", "scipy.special", "numpy.nothing"])
+@pytest.mark.parametrize(
+    "name", ["pmap", "scipy.linalg", "numpy.nothing", "lax.nothing"]
+)
 def test_what_is_missing_is_refused_by_its_full_name(name):
     with pytest.raises(AttributeError, match=f"jax.{name}: "):
         namespaces.find(name)
@@ -111,3 +114,31 @@ def test_functions_that_share_only_a_name_with_ours():
     x = np.array([-2.0, 3.0], "float32")
     np.testing.assert_allclose(namespaces.find("nn.leaky_relu")(x), [-0.02, 3.0])
     assert namespaces.find("nn.identity")(x) is x
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("lax.rsqrt", (np.float32([0.5, 4.0]),)),
+        ("lax.select", (np.array([True, False]), np.ones(2), np.zeros(2))),
+        ("lax.pow", (np.float32([2.0, 3.0]), np.float32([3.0, 2.0]))),
+        ("lax.erf_inv", (np.float32([-0.5, 0.25]),)),
+        ("nn.soft_sign", (np.float32([-2.0, 3.0]),)),
+        ("scipy.special.erfc", (np.float32([-2.0, 0.5]),)),
+        ("scipy.special.logsumexp", (np.float32([[1.0, 2.0], [3.0, 3.0]]), 1)),
+    ],
+)
+def test_functions_of_numbers_are_those_of_jax(name, args):
+    jax = pytest.importorskip("jax")
+    pytest.importorskip("jax.scipy.special")
+    theirs = functools.reduce(getattr, name.split("."), jax)(*args)
+    np.testing.assert_allclose(namespaces.find(name)(*args), theirs, rtol=2e-6)
+
+
+def test_a_key_is_a_seed_of_keras():
+    first, second = namespaces.find("random.split")(namespaces.find("random.key")(3))
+    drawn = [keras.random.normal((3,), seed=key) for key in (first, first, second)]
+    assert np.array_equal(drawn[0], drawn[1])
+    assert not np.array_equal(drawn[0], drawn[2])
+    with pytest.raises(ValueError, match="a SeedGenerator"):
+        keras.random.normal((3,), seed=np.array([1, 2]))

@@ -10,6 +10,10 @@ import numpy as np
 
 _OF_KEYS = """split fold_in normal uniform randint bernoulli categorical
 permutation""".split()  # noqa: SIM905
+# Of these, what JAX means by a name is what Keras does.
+_OF_LAX = """abs add ceil cos erf exp expm1 floor log log1p rsqrt sign sin sqrt square
+tan tanh""".split()  # noqa: SIM905
+_OF_SCIPY = ("erf", "erfc", "erfinv", "logsumexp")
 # JAX's names, and where in Ganglion they lie.
 _NAMES = {
     "jit": "compat.jax.functions.jit",
@@ -34,20 +38,33 @@ _NAMES = {
     "tree_util.tree_leaves": "compat.jax.functions.tree_leaves",
     "tree_map": "compat.jax.functions.tree_map",
     "lax.cond": "compat.jax.functions.cond",
+    "lax.erf_inv": "ops.erfinv",
     "lax.fori_loop": "compat.jax.functions.fori_loop",
+    "lax.logistic": "ops.sigmoid",
+    "lax.max": "ops.maximum",
+    "lax.min": "ops.minimum",
+    "lax.mul": "ops.multiply",
+    "lax.pow": "ops.power",
     "lax.scan": "ops.scan",
+    "lax.select": "ops.where",
     "lax.stop_gradient": "ops.stop_gradient",
+    "lax.sub": "ops.subtract",
     "lax.while_loop": "compat.jax.functions.while_loop",
     "nn.identity": "compat.jax.functions.unchanged",
     "nn.leaky_relu": "compat.jax.functions.leaky_relu",
+    "nn.soft_sign": "ops.softsign",
     "numpy.array": "compat.jax.functions.array",
     "numpy.asarray": "compat.jax.functions.array",
     "numpy.ndarray": "tensors.Tensor",
     "random.PRNGKey": "compat.jax.keys.prng_key",
     "random.key": "compat.jax.keys.prng_key",
+    "scipy.special.expit": "ops.sigmoid",
     **{f"random.{name}": f"compat.jax.keys.{name}" for name in _OF_KEYS},
+    **{f"lax.{name}": f"ops.{name}" for name in _OF_LAX},
+    **{f"scipy.special.{name}": f"ops.{name}" for name in _OF_SCIPY},
 }
-_MODULES = ("numpy", "nn", "random", "lax", "tree", "tree_util", "config")
+_MODULES = """numpy nn random lax tree tree_util config scipy
+scipy.special""".split()  # noqa: SIM905
 _OF_OPS = ("numpy", "nn")  # whose names are those of `ops`, too
 _OF_NUMPY = """float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64
 bool_ pi e inf nan newaxis""".split()  # noqa: SIM905

@@ -472,7 +472,7 @@ def test_a_set_with_other_objects_data_or_builder_is_not_resumed(tmp_path):
     again = many.fit_many(with_part, settings, X, Y, **arguments)
     assert again[0].history.history == trained[0].history.history
     other = [{"part": keras.regularizers.L2(0.2)}]
-    with pytest.raises(ValueError, match="other settings.*another name"):
+    with pytest.raises(ValueError, match=r"other settings.*another name"):
         many.fit_many(with_part, other, X, Y, **arguments)
     with pytest.raises(ValueError, match="other data"):
         many.fit_many(
@@ -486,6 +486,7 @@ def test_a_set_with_other_objects_data_or_builder_is_not_resumed(tmp_path):
         many.fit_many(lambda part: with_part(part, "tanh"), settings, X, Y, **arguments)
 
 
+@pytest.mark.filterwarnings("ignore:Another call")
 def test_calls_that_resume_one_set_wait_for_each_other(tmp_path):
     arguments = {"resume": tmp_path / "set.zip", "epochs": 3, **QUIET}
     seeds = many.grid(seed=range(3))

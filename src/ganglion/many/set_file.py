@@ -204,7 +204,7 @@ def by_one_process(path: Any) -> Iterator[None]:
         warnings.warn(
             f"Another call is training the set at {path}: waiting until it ends.",
             RuntimeWarning,
-            stacklevel=6,
+            stacklevel=7,
         )
 
     with files.locked(local_path(path), on_wait):

@@ -221,3 +221,63 @@ def test_keras_2s_regressor_and_arguments():
     assert search.predict(X).shape == (60,)
     with pytest.raises(ValueError, match="speed is not a legal parameter"):
         KerasRegressor(build_fn=line, speed=3)
+
+
+def test_class_weights_go_by_the_classes_themselves():
+    draws = np.random.default_rng(0)
+    x, labels = draws.normal(size=(40, 3)), np.array(["no"] * 30 + ["yes"] * 10)
+    given = {"hidden": (4,), "epochs": 2, "random_state": 0}
+
+    def outputs(weights, y=labels):
+        classifier = many.GanglionClassifier(
+            **given, fit_kwargs={"class_weight": weights}
+        )
+        return classifier.fit(x, y).predict_proba(x)
+
+    balanced = outputs("balanced")
+    np.testing.assert_array_equal(balanced, outputs({"no": 40 / 60, "yes": 2.0}))
+    np.testing.assert_array_equal(balanced, outputs({0: 40 / 60, 1: 2.0}))
+    numbers = np.where(labels == "no", 1, 2)  # not 0 and 1
+    np.testing.assert_array_equal(balanced, outputs({1: 40 / 60, 2: 2.0}, numbers))
+    with pytest.raises(ValueError, match=r"has 0, which is no class.* \[1, 2\]"):
+        outputs({0: 1.0, 1: 2.0}, numbers)
+
+
+def test_sample_weights_are_routed():
+    sklearn = pytest.importorskip("sklearn")
+    draws = np.random.default_rng(0)
+    x, y, weights = draws.normal(size=(40, 3)), draws.normal(size=40), draws.random(40)
+    model = many.GanglionRegressor(hidden=(4,), epochs=2, random_state=0)
+    with sklearn.config_context(enable_metadata_routing=True):
+        asks = model.set_fit_request(sample_weight=True).set_score_request(
+            sample_weight=True
+        )
+        given = {"cv": 3, "params": {"sample_weight": weights}}
+        ours = many.cross_validate(asks, x, y, **given)
+        theirs = sklearn.model_selection.cross_validate(asks, x, y, **given)
+    np.testing.assert_array_equal(ours["test_score"], theirs["test_score"])
+    plain = many.cross_validate(model, x, y, cv=3)
+    assert not np.array_equal(ours["test_score"], plain["test_score"])
+
+
+def one_output(shape, outputs):
+    model = keras.Sequential([keras.Input(shape), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return model
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"build": one_output}, "has 1 outputs, but it is to have 2"),
+        ({"build": lambda shape, outputs: None}, "must return a compiled model"),
+        ({"hidden": 5}, "the sizes of all layers"),
+        ({"batch_size": 0}, "`batch_size` must be a whole number"),
+        ({"build_kwargs": {"units": 3}}, "are for `build`, and there is none"),
+    ],
+)
+def test_networks_that_do_not_fit_are_refused(given, message):
+    pytest.importorskip("sklearn")
+    classifier = many.GanglionClassifier(epochs=1, **given)
+    with pytest.raises((TypeError, ValueError), match=message):
+        classifier.fit(np.eye(4), ["a", "a", "b", "b"])

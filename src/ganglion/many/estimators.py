@@ -19,13 +19,14 @@ from sklearn.base import (
     RegressorMixin,
     TransformerMixin,
 )
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from ganglion import config, layers
 from ganglion.many.fitting import kept_random_numbers
 from ganglion.models import Model, Sequential, clone_model
+from ganglion.training.data_adapters import count
 from ganglion.training.sharing import SharedSteps
 from ganglion.utils.session import set_random_seed
 
@@ -122,6 +123,8 @@ class _GanglionEstimator(_Estimator):
 
     _loss = ""
     _last: str | None = None
+    # `fit` passes it on to the model: it can be routed, as `set_fit_request` asks for.
+    __metadata_request__fit = {"sample_weight": None}  # noqa: RUF012 (scikit-learn's)
 
     def __init__(
         self,
@@ -169,17 +172,49 @@ class _GanglionEstimator(_Estimator):
     def _train(self, x: np.ndarray, y: np.ndarray, outputs: int, extra: Any) -> None:
         def build() -> Any:
             make = self.build or self._dense
-            return make(x.shape[1:], outputs, **(self.build_kwargs or {}))
+            model = make(x.shape[1:], outputs, **(self.build_kwargs or {}))
+            return self._checked(model, outputs)
 
         draws = check_random_state(self.random_state)
         seed = int(draws.randint(0, 2**31 - 1))
         arguments = {"epochs": self.epochs, "verbose": 0, **(self.fit_kwargs or {})}
-        arguments["batch_size"] = min(self.batch_size, len(x))
-        self._fit_model(build, seed, x, y, **arguments | extra)
+        size = count(self.batch_size, "batch_size")
+        arguments["batch_size"] = min(32 if size is None else size, len(x))
+        self._fit_model(build, seed, x, y, **self._for_fit(arguments | extra, y))
 
-    def _dense(self, shape: tuple[int, ...], outputs: int) -> Any:
+    def _for_fit(self, arguments: dict[str, Any], y: np.ndarray) -> dict[str, Any]:
+        return arguments
+
+    def _checked(self, model: Any, outputs: int) -> Any:
+        """Refuse a model that has not as many outputs as it was built for."""
+        if not isinstance(model, Model) or not model.compiled:
+            raise TypeError(
+                f"`build` must return a compiled model, not {model!r:.60}: call "
+                "`model.compile(optimizer, loss)` in it."
+            )
+        shape = model.output_shape if model._network is not None else None
+        if isinstance(shape, tuple) and shape[-1] not in (None, outputs):
+            raise ValueError(
+                f"The model that `build` returned has {shape[-1]} outputs, but it is "
+                f"to have {outputs}, the number that `build` gets as its second "
+                "argument: one for each class, or each target."
+            )
+        return model
+
+    def _dense(self, shape: tuple[int, ...], outputs: int, **unknown: Any) -> Any:
         from ganglion.optimizers import Adam
 
+        if unknown:
+            raise TypeError(
+                f"`build_kwargs` ({', '.join(unknown)}) are for `build`, and there is "
+                "none: a network of dense layers has `hidden`, `activation` and "
+                "`learning_rate`."
+            )
+        if not isinstance(self.hidden, (tuple, list)):
+            raise TypeError(
+                f"`hidden` must be the sizes of all layers, as in (64, 64), not "
+                f"{self.hidden!r}."
+            )
         stack = [layers.Dense(n, activation=self.activation) for n in self.hidden]
         last = layers.Dense(outputs, activation=self._last)
         flat = [layers.Flatten()] if len(shape) > 1 else []
@@ -209,6 +244,29 @@ class GanglionClassifier(ClassifierMixin, _GanglionEstimator):  # type: ignore[m
             )
         self._train(X, numbers.astype("int32"), len(self.classes_), fit_kwargs)
         return self
+
+    def _for_fit(self, arguments: dict[str, Any], y: np.ndarray) -> dict[str, Any]:
+        """Return arguments whose `class_weight` has numbers instead of classes."""
+        weights = arguments.get("class_weight")
+        if weights is None:
+            return arguments
+        numbers = {label: number for number, label in enumerate(self.classes_)}
+        if not isinstance(weights, Mapping):  # "balanced"
+            each = compute_class_weight(weights, classes=np.arange(len(numbers)), y=y)
+            weights = dict(zip(numbers, each, strict=True))
+        if (
+            self.classes_.dtype.kind not in "biuf"
+            and not numbers.keys() & weights.keys()
+        ):
+            numbers = {n: n for n in range(len(numbers))}  # no class is a number
+        unknown = [label for label in weights if label not in numbers]
+        if unknown:
+            raise ValueError(
+                f"`class_weight` has {unknown[0]!r}, which is no class; the classes "
+                f"are {self.classes_.tolist()!r:.200}."
+            )
+        by_number = {numbers[label]: float(w) for label, w in weights.items()}
+        return {**arguments, "class_weight": by_number}
 
     def predict_proba(self, X: Any) -> np.ndarray:  # noqa: N803
         """Return the probability of each class, in the order of `classes_`."""

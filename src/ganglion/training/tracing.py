@@ -341,8 +341,7 @@ def program_of(
         if variable in scope.writes:
             outputs[value.name] = scope.writes[variable]
     graph = simplify(Graph.of(name, inputs, outputs))
-    used = {value for node in graph.nodes for value in node.inputs}
-    used.update(graph.outputs.values())
+    used = set(graph.outputs.values()).union(*[node.inputs for node in graph.nodes])
     # State that is written must be given, even where its old value is not read.
     used.update(value for value in graph.inputs if value.name in graph.outputs)
     inputs = [value for value in graph.inputs if value in used]

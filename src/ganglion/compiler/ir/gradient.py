@@ -126,7 +126,9 @@ class _Sums:
 
     def moved_inside(self, total: Value) -> Value:
         """Return an equal value whose sums have less to add up."""
-        return finished(self._moving(total))
+        if isinstance(total, Node) and total.op in (reshape, sum_):
+            return finished(self._moving(total))
+        return total
 
     def _moving(self, total: Value) -> Deep[Value]:
         if not isinstance(total, Node):

@@ -451,6 +451,15 @@ class Node(_OpenNode):
         node.__class__ = cls  # from now on, nothing can change it
         return node
 
+    def with_inputs(self, inputs: tuple[Value, ...]) -> Node:
+        """Return a node that is the same but for its inputs: nothing is checked."""
+        node: Any = object.__new__(_OpenNode)
+        node.shape, node.dtype, node.op = self.shape, self.dtype, self.op
+        node.number, node.inputs = next_number(), inputs
+        node.attrs, node.origin = self.attrs, self.origin
+        node.__class__ = Node
+        return node
+
 
 @dataclass(frozen=True)
 class Graph:
@@ -473,7 +482,7 @@ class Graph:
     @staticmethod
     def of(name: str, inputs: Iterable[Input], outputs: Mapping[str, Value]) -> Graph:
         """Make a graph from its ends; the nodes are found and sorted."""
-        nodes = tuple(v for v in toposort(outputs.values()) if isinstance(v, Node))
+        nodes = tuple([v for v in toposort(outputs.values()) if isinstance(v, Node)])
         ends = MappingProxyType(dict(outputs))
         return Graph(name, tuple(inputs), ends, nodes)
 
@@ -582,7 +591,7 @@ def rebuild(node: Node, inputs: tuple[Value, ...]) -> Node:
     """Return a node with other inputs."""
     if len(inputs) == len(node.inputs) and all(map(operator.is_, inputs, node.inputs)):
         return node
-    return Node(node.op, inputs, node.attrs, node.shape, node.dtype, node.origin)
+    return node.with_inputs(inputs)
 
 
 def rewritten(graph: Graph, rule: Callable[[Node, Node], Value]) -> Graph:

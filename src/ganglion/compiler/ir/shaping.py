@@ -161,7 +161,9 @@ transpose: Op = Op(
 
 def splat(value: Value) -> np.ndarray | None:
     """Return the one number that fills a constant value, None if there is none."""
-    if isinstance(value, Node) and value.op is broadcast:
+    if isinstance(value, Node):
+        if value.op is not broadcast:
+            return None
         value = value.inputs[0]
     if isinstance(value, Constant) and value.size == 1:
         return value.array.reshape(())

@@ -48,14 +48,16 @@ class _Readers:
         """Count in a kernel."""
         for buffer in kernel.memory_read:
             self.counts[buffer] = self.counts.get(buffer, 0) + 1
-            if isinstance(kernel, Loop) and is_map(kernel):
+        if isinstance(kernel, Loop) and is_map(kernel):
+            for buffer in kernel.memory_read:
                 self.loops.setdefault(buffer, []).append(kernel)
 
     def remove(self, kernel: Kernel) -> None:
         """Count out a kernel."""
         for buffer in kernel.memory_read:
             self.counts[buffer] -= 1
-            if isinstance(kernel, Loop) and is_map(kernel):
+        if isinstance(kernel, Loop) and is_map(kernel):
+            for buffer in kernel.memory_read:
                 self.loops[buffer].remove(kernel)
 
 
@@ -114,7 +116,7 @@ def _cut(loop: Loop, out: Buffer) -> tuple[Loop | None, Loop | None]:
         parts[output[0] not in depend].append(output)
     if not parts[1]:
         return loop, None
-    own, rest = (replace(loop, outputs=tuple(outputs)) for outputs in parts)
+    own, rest = (loop.with_outputs(tuple(outputs)) for outputs in parts)
     apart = own.memory_written.isdisjoint(rest.memory_read | rest.memory_written)
     apart = apart and rest.memory_written.isdisjoint(own.memory_read)
     return (own, rest) if apart else (loop, None)

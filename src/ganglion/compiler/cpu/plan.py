@@ -150,6 +150,11 @@ class _Member:
         return self.footprint.own if self.footprint else frozenset()
 
     @kept
+    def slices(self) -> int:
+        """How many slices it would have alone."""
+        return _slices(_units(self), (self,))
+
+    @kept
     def touched(self) -> frozenset[Buffer]:
         return self.reads | self.writes
 
@@ -325,7 +330,7 @@ def _suits(
     as each kernel can be.
     """
     slices = _slices(units, (*members, *joining))
-    coarser = [m for m in joining if slices < _slices(_units(m), (m,))]
+    coarser = [m for m in joining if slices < m.slices]
     if slices < _slices(before, members):
         coarser += members
     grown = coarser if slices >= CPU.enough_slices else (*coarser, *joining)

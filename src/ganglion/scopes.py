@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
@@ -65,14 +66,14 @@ class name_scope:  # noqa: N801 - Keras' spelling
         is_again = (
             self.deduplicate
             and self.caller is not None
-            and _open
-            and _open[-1].caller is self.caller
-            and _open[-1].name == self.name
+            and _here.open
+            and _here.open[-1].caller is self.caller
+            and _here.open[-1].name == self.name
         )
         if not is_again:
             self._block = self._new_block()
             self._block.__enter__()
-            _open.append(self)
+            _here.open.append(self)
         return self
 
     def _new_block(self) -> AbstractContextManager[None]:
@@ -83,12 +84,19 @@ class name_scope:  # noqa: N801 - Keras' spelling
 
     def __exit__(self, *error: Any) -> None:
         if self._block is not None:
-            _open.pop()
+            _here.open.pop()
             block, self._block = self._block, None
             block.__exit__(*error)
 
 
-_open: list[name_scope] = []
+class _Scopes(threading.local):
+    """The blocks that are open, of each thread its own."""
+
+    def __init__(self) -> None:
+        self.open: list[name_scope] = []
+
+
+_here = _Scopes()
 
 
 class RematScope:

@@ -3,6 +3,7 @@
 import itertools
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -287,3 +288,22 @@ def test_plain_data_of_keras_2(keras):
         refused = outcome(legacy.deserialize_keras_object, {"name": "L2"}, {})
         results.append((entry, again.get_config(), name, nothing, refused))
     assert results[0] == results[1]
+
+
+def test_a_name_scope_belongs_to_its_thread():
+    entered, done = threading.Event(), threading.Event()
+
+    def other():
+        with ganglion.name_scope("other"):
+            entered.set()
+            done.wait(10)
+
+    thread, caller = threading.Thread(target=other), object()
+    with ganglion.name_scope("layer", caller=caller):
+        thread.start()
+        entered.wait(10)
+        with ganglion.name_scope("layer", caller=caller):  # again: no second part
+            path = ganglion.Variable([1.0], name="w").path
+        done.set()
+        thread.join()
+    assert path == "layer/w"

@@ -154,3 +154,19 @@ def test_damaged_files_are_refused(tmp_path, content, message):
         many.load(path)
     with pytest.raises(ValueError, match="There is no file"):
         many.load(tmp_path / "none.zip")
+
+
+def test_lists_in_settings_stand_in_tables_and_rows_do_not():
+    def stack(sizes):
+        hidden = [keras.layers.Dense(size) for group in sizes for size in group]
+        model = keras.Sequential([keras.Input((3,)), *hidden])
+        model.compile("sgd", "mse")
+        return model
+
+    sizes = [[[2, 3], [1]], [[1]]]
+    settings = many.crossed(many.grid(sizes=sizes), [{"rows": list(range(9))}])
+    trained = many.fit_many(
+        stack, settings, np.ones((9, 3)), np.ones((9, 1)), verbose=0
+    )
+    assert [row["sizes"] for row in trained.table()] == sizes
+    assert "rows" not in trained.table()[0]

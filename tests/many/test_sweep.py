@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from html.parser import HTMLParser
 
 import numpy as np
@@ -30,6 +31,13 @@ def data():
     x = np.random.default_rng(0).normal(size=(30, 2))
     return x, x[:, :1]
 '''
+
+
+@pytest.fixture(autouse=True)
+def _kept_for_scripts(monkeypatch):
+    """Restore what scripts see of the command."""
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    monkeypatch.setattr(sys, "path", list(sys.path))
 
 
 def sweep_it(*words):
@@ -116,6 +124,7 @@ def test_a_recipe_is_what_train_makes_of_it(monkeypatch, tmp_path):
         (["mnist-vae", "--set", "momentum=0.5"], "which has none"),
         (["mnist-perception"], "Did you mean 'mnist-perceptron'"),
         (["none.py"], "there is no file 'none.py'"),
+        (["mnist-mlp", "--", "--units", "3"], "a recipe takes no arguments"),
     ],
 )
 def test_what_cannot_be_swept_is_refused(words, told):
@@ -131,12 +140,55 @@ def test_what_cannot_be_swept_is_refused(words, told):
         ("def build(): ...", "defines no function `data`"),
         ("def build(): ...\ndef data(): return 3", "must return (x, y)"),
         (SCRIPT, "Setting 0 lacks units"),
+        ("import sys\nsys.exit()", "ends by itself"),
     ],
 )
 def test_scripts_that_say_too_little_are_refused(tmp_path, text, told):
     path = tmp_path / "net.py"
     path.write_text(text)
     assert told in str(sweep_it(path).exception)
+
+
+SEES_ITSELF = SCRIPT.replace(
+    "import numpy as np",
+    """import argparse
+import numpy as np
+from beside import RATE
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--scale", type=float, default=1.0)
+SCALE = parser.parse_args().scale
+monitor = "val_novelty"
+""",
+).replace(
+    "def build(units, rate=0.1):\n",
+    "def build(units, rate=RATE):\n    first, units = units\n",
+).replace(
+    "return x, x[:, :1]", "return {'x': x}, SCALE * x[:, :1]"
+)  # fmt: skip
+
+
+def test_scripts_see_their_arguments_and_the_modules_beside_them(tmp_path):
+    path = tmp_path / "net.py"
+    path.write_text(
+        SEES_ITSELF.replace("keras.Input((2,)", "keras.Input((2,), name='x'")
+    )
+    (tmp_path / "beside.py").write_text("RATE = 0.2")
+    words = (path, "--set", "units=(0,2),(0,3)", "--folds", 3, "--out", tmp_path)
+    small = sweep_it(*words, "--", "--scale", "0.0")
+    assert small.exit_code == 0, small.output
+    assert "There is no metric 'val_novelty'" in small.output.replace("\n", " ")
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert [group["setting"] for group in results["groups"]] == [
+        {"units": [0, 2]},
+        {"units": [0, 3]},
+    ]
+    assert results["score"] == "val_loss"
+    first = results["models"][0]["history"]["loss"]
+    large = sweep_it(*words, "--", "--scale=100")
+    assert large.exit_code == 0, large.output
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["models"][0]["history"]["loss"][0] > 10 * first[0]
 
 
 def test_a_saved_sweep_is_read_when_it_is_asked_for_again(script, tmp_path):

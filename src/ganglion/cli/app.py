@@ -198,6 +198,8 @@ _add(
     "mnist-perceptron --seeds 0-99",
     "mnist-mlp --set lr=0.05,0.1,0.2 --seeds 0-9 --epochs 3",
     "net.py --set units=32,64 --folds 5",
+    "net.py --seeds 0-9 -- --data table.npy",
+    allow_extra_args=True,  # of the script
 )
 _add(race.report, "results/mnist-mlp", "before after --out compared.html")
 _add(

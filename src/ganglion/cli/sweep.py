@@ -19,6 +19,7 @@ OUT = Path("results")
 
 
 def sweep(
+    context: typer.Context,
     experiment: Annotated[
         str,
         typer.Argument(
@@ -65,14 +66,23 @@ def sweep(
         typer.Option(help="Folder for results.json and report.html."),
     ] = None,
 ) -> None:
-    """Train a model for every setting and seed, all at once, and report the spread."""
+    """Train a model for every setting and seed, all at once, and report the spread.
+
+    What follows `--` are arguments of the script.
+    """
     from ganglion.many import sweep as sweeping
     from ganglion.many import sweep_report
 
+    command = shlex.join(["ganglion", *sys.argv[1:]])  # a script has others
     chosen = sweeping.parse_seeds(seeds)
     if experiment.endswith(".py"):
         values = sweeping.parse_values(set_ or [])
-        subject = sweeping.of_script(Path(experiment))
+        subject = sweeping.of_script(Path(experiment), context.args)
+    elif context.args:
+        raise ValueError(
+            f"{' '.join(context.args)}: a recipe takes no arguments of its own; set its"
+            " values by --set."
+        )
     else:
         recipe = recipe_book.get(experiment)
         values = sweeping.recipe_values(recipe, set_ or [])
@@ -94,12 +104,14 @@ def sweep(
         save=save,
         on=on,
         progress=progress,
-        command=shlex.join(["ganglion", *sys.argv[1:]]),
+        command=command,
     )
     sweep_report.show(results)
     folder = out or OUT / f"sweep-{subject.name}-{datetime.now():%Y%m%d-%H%M%S}"
     results.save(folder)
     page = sweep_report.write(results, folder)
+    if results.remark != subject.remark:
+        say(results.remark.removeprefix(subject.remark).strip())
     say(f"{len(results.models)} models in {results.seconds:.1f} s.")
     say(f"Kept in {folder}: {sweeping.FILE} and {page}")
     if not is_whole:

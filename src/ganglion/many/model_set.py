@@ -15,6 +15,20 @@ from ganglion.callbacks.monitor import MonitorCallback
 from ganglion.config import closest
 
 
+def is_shown(name: str, value: Any) -> bool:
+    """Return whether tables show a value of a setting: no arrays, no numbers of rows.
+
+    >>> is_shown("units", (64, 64)), is_shown("rows", [1, 2])
+    (True, False)
+    """
+    if isinstance(value, (tuple, list)):
+        return name not in ("rows", "validation_rows") and len(value) <= MOST_SHOWN
+    return not isinstance(value, range) and np.ndim(value) == 0
+
+
+MOST_SHOWN = 8  # values of a list in a setting
+
+
 @dataclass(frozen=True)
 class Member:
     """One model of a set: what it was made from, and how its training went.
@@ -47,7 +61,7 @@ class Member:
 
     def row(self) -> dict[str, Any]:
         """Return the setting, the seed and the results of a model, for a table."""
-        setting = {k: v for k, v in self.setting.items() if np.ndim(v) == 0}
+        setting = {k: v for k, v in self.setting.items() if is_shown(k, v)}
         row: dict[str, Any] = {"index": self.index, "name": self.name} | setting
         if self.seed is not None:
             row["seed"] = self.seed

@@ -16,7 +16,7 @@ import numpy as np
 
 from ganglion.callbacks import History
 from ganglion.config import closest
-from ganglion.many.model_set import Member
+from ganglion.many.model_set import Member, is_shown
 from ganglion.variables import draw_seed
 
 Setting = Mapping[str, Any]
@@ -52,7 +52,7 @@ class ModelPlan:
     own: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        shown = {k: v for k, v in self.setting.items() if np.ndim(v) == 0}
+        shown = {k: v for k, v in self.setting.items() if is_shown(k, v)}
         text = ", ".join(f"{name}={value!r}" for name, value in shown.items())
         return f"model {self.index} ({text or self.name})"
 

@@ -12,6 +12,7 @@ import json
 import math
 import re
 import runpy
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -21,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import config, files, recipes
+from ganglion import config, files, recipes, tree
 from ganglion.many.fitting import Interrupted, fit_many
-from ganglion.many.model_set import Member, ModelSet
+from ganglion.many.model_set import Member, ModelSet, is_shown
 from ganglion.many.progress import Progress
 from ganglion.many.set_file import plain
 from ganglion.many.settings import crossed, folds, grid
@@ -141,8 +142,8 @@ def recipe_values(recipe: Recipe, texts: Sequence[str]) -> dict[str, list[Any]]:
     return {RECIPE_KEYS[name].field: chosen for name, chosen in values.items()}
 
 
-def of_script(script: Path) -> Experiment:
-    """Return a script as an experiment.
+def of_script(script: Path, words: Sequence[str] = ()) -> Experiment:
+    """Return a script as an experiment; `words` are the arguments in its `sys.argv`.
 
     It defines `build(...)`, which returns a compiled model, and `data()`, which returns
     (x, y), or ((x, y), (x_test, y_test)). It may define `fit`, a dictionary of
@@ -150,7 +151,7 @@ def of_script(script: Path) -> Experiment:
     """
     if not script.is_file():
         raise ValueError(f"there is no file {str(script)!r}.")
-    names = runpy.run_path(str(script), run_name="ganglion_sweep")
+    names = _names_of(script, words)
     for name in ("build", "data"):
         if not callable(names.get(name)):
             raise ValueError(
@@ -169,6 +170,21 @@ def of_script(script: Path) -> Experiment:
         arguments=arguments,
         score=names.get("monitor"),
     )
+
+
+def _names_of(script: Path, words: Sequence[str]) -> dict[str, Any]:
+    """Run a script, which sees its own arguments and the modules beside it."""
+    sys.argv = [str(script), *words]
+    sys.path.insert(0, str(script.resolve().parent))
+    try:
+        return runpy.run_path(str(script), run_name="ganglion_sweep")
+    except SystemExit as end:
+        if end.code:
+            raise
+        raise ValueError(
+            f"{script} ends by itself, before a sweep can call its `build`: put what "
+            "follows its functions under `if __name__ == '__main__':`."
+        ) from None
 
 
 def _arrays(script: Path, data: Any) -> tuple[tuple[Any, Any], tuple[Any, Any] | None]:
@@ -194,7 +210,9 @@ def settings_of(
     """Return the settings of all models, those of a group side by side."""
     groups: list[Any] = [grid(**values)]
     if fold_count is not None:
-        groups.append(folds(len(experiment.training[0]), fold_count, seed=0))
+        leaves = tree.flatten(experiment.training[0])
+        rows = len(next(leaf for leaf in leaves if leaf is not None))
+        groups.append(folds(rows, fold_count, seed=0))
     return crossed(*groups, grid(seed=list(seeds)))
 
 
@@ -210,26 +228,28 @@ def run(
     command: str = "",
 ) -> tuple[Results, bool]:
     """Train all models; return the results, and whether all of them finished."""
-    has_folds = any("fold" in setting for setting in settings)
+    arguments = dict(experiment.arguments)
+    if any("fold" in setting for setting in settings):
+        arguments["validation_data"] = None
+    elif experiment.testing is not None:
+        arguments["validation_data"] = experiment.testing
+    given: dict[str, Any] = {"epochs": epochs or experiment.epochs, "threads": threads}
+    given |= {"resume": save, "on": on}
+    arguments |= {name: value for name, value in given.items() if value is not None}
     began, started = time.perf_counter(), datetime.now().astimezone()
     try:
         trained = fit_many(
             experiment.build,
             settings,
             *experiment.training,
-            epochs=epochs or experiment.epochs,
-            validation_data=None if has_folds else experiment.testing,
-            threads=threads,
-            resume=save,
-            on=on,
             progress=progress or Progress(0),
-            **experiment.arguments,
+            **arguments,
         )
     except Interrupted as stopped:
         trained = stopped.finished
     if not trained:
         raise KeyboardInterrupt
-    score = trained.monitor(experiment.score or default_score(trained))
+    score, remark = score_of(experiment, trained)
     results = Results(
         name=experiment.name,
         title=experiment.title,
@@ -243,7 +263,7 @@ def run(
         command=command,
         machine=machine.facts(),
         published=[asdict(figure) for figure in experiment.published],
-        remark=experiment.remark,
+        remark=" ".join(filter(None, (experiment.remark, remark))),
         models=[model_record(member) for member in trained],
     )
     return results, len(trained) == len(settings)
@@ -257,16 +277,29 @@ def grows(trained: ModelSet, score: str) -> bool:
         return True
 
 
+def score_of(experiment: Experiment, trained: ModelSet) -> tuple[str, str]:
+    """Return the metric that models are judged by, and what is to be said of it."""
+    default, wanted = default_score(trained), experiment.score
+    known = trained[0].history.history
+    if wanted is None or wanted in known:
+        return wanted or default, ""
+    return default, (
+        f"There is no metric {wanted!r}, the script's `monitor`: models are judged by "
+        f"{default!r}. {config.closest(wanted, known)}"
+    )
+
+
 def default_score(trained: ModelSet) -> str:
     """Return the metric that models are judged by if the experiment names none."""
-    known = trained[0].history.history
-    names = ("val_accuracy", "val_loss", "accuracy", "loss")
-    return next(name for name in names if name in known)
+    known = list(trained[0].history.history)
+    names = ("val_accuracy", "val_loss", "accuracy", "loss", *known)
+    return next((name for name in names if name in known), "loss")
 
 
 def model_record(member: Member) -> dict[str, Any]:
     """Return a model as plain data."""
-    setting = {k: plain(v) for k, v in member.setting.items() if np.ndim(v) == 0}
+    shown = {k: v for k, v in member.setting.items() if is_shown(k, v)}
+    setting = {name: plain(value) for name, value in shown.items()}
     return {
         "index": member.index,
         "setting": {k: v for k, v in setting.items() if k not in _NOT_A_GROUP},

@@ -99,7 +99,8 @@ class LiveTable(Progress):
     def _table(self, done: ModelSet) -> Any:
         groups: list[Group] = []
         if done:
-            score = self._score or default_score(done)
+            known = done[0].history.history
+            score = self._score if self._score in known else default_score(done)
             ordered = sorted(done, key=lambda member: member.index)
             records = list(map(model_record, ordered))
             groups = groups_of(records, score, grows(done, score))

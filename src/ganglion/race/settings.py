@@ -276,7 +276,30 @@ def split_values(text: str, option: str, hint: str = "") -> tuple[str, list[str]
         raise ValueError(
             f"{option} {text}: write a key and its values, as in lr=0.1,0.5.{hint}"
         )
-    return name.strip(), list(filter(None, map(str.strip, rest.split(","))))
+    return name.strip(), list(filter(None, map(str.strip, _split(rest))))
+
+
+def _split(text: str) -> list[str]:
+    """Return the parts of a text between commas that no bracket or quote holds.
+
+    >>> _split("(64, 64),[8],'a,b'")
+    ['(64, 64)', '[8]', "'a,b'"]
+    """
+    parts, depth, quote = [""], 0, ""
+    for sign in text:
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in "'\"":
+            quote = sign
+        elif sign in "([{":
+            depth += 1
+        elif sign in ")]}":
+            depth -= 1
+        elif sign == "," and depth <= 0:
+            parts.append("")
+            continue
+        parts[-1] += sign
+    return parts
 
 
 def _value(name: str, word: str, option: str, keys: Mapping[str, Key]) -> Any:

@@ -83,6 +83,14 @@ def kinds(plan):
     return {name for name in names if name.startswith("Winograd")}
 
 
+def rounding(plan):
+    """Return what the interpreter's result may be off: it rounds what is stored.
+
+    Those are transformed weights, and points of images where they are stored.
+    """
+    return 2e-5 if "WinogradPoints" in kinds(plan) else 2e-6
+
+
 def error(result, expected):
     """Return the largest error in parts of the largest value."""
     return np.abs(result - expected).max() / np.abs(expected).max()
@@ -105,8 +113,7 @@ def test_passes_against_float64(always, monkeypatch, span, name, case):
     # A digit and a half of float32 go to the transforms' large and small factors.
     assert error(result[1], exact) < 4e-5
     meant = PlanInterpreter(plan).run(data, {}, 1)["y"][0]
-    # Only the transformed weights are rounded on the interpreter's way.
-    assert error(meant, exact) < 2e-6
+    assert error(meant, exact) < rounding(plan)
 
 
 # Taps, stride, (images, height, width), channels in and out, padding: taps that the
@@ -133,10 +140,15 @@ def test_strides_are_phases(always, monkeypatch, name, case):
     exact = OPS[name].meaning(*(a.astype("float64") for a in arrays), **attrs)
     program = program_of(OPS[name], arrays, attrs)
     plan = build(program)
-    assert kinds(plan) & {"WinogradConv", "WinogradSpread", "WinogradGrads"}
+    assert kinds(plan) & {
+        "WinogradConv",
+        "WinogradSpread",
+        "WinogradGrads",
+        "WinogradPoints",
+    }
     data = {f"x{i}": a for i, a in enumerate(arrays)}
     meant = PlanInterpreter(plan).run(data, {}, 1)["y"][0]
-    assert error(meant, exact) < 2e-6
+    assert error(meant, exact) < rounding(plan)
     results = [compiled(program, n).run(data, {}, 2)["y"] for n in (1, 2, 3)]
     assert error(results[0][1], exact) < 4e-5
     for result in results:
@@ -278,6 +290,12 @@ def test_pieces_are_no_larger_than_blocks_of_whole_images(images, pieces):
     assert kernel.tiling.aligned
 
 
+@pytest.fixture
+def fused(monkeypatch):
+    """Store no points: multiply tiles as soon as they are transformed."""
+    monkeypatch.setattr(lower_winograd, "MOST_STORED", 0)
+
+
 def grads_of(arrays, attrs):
     """Return the kernel that adds up the products of a gradient."""
     plan = build(program_of(OPS["conv_kernel"], arrays, attrs))
@@ -286,7 +304,7 @@ def grads_of(arrays, attrs):
 
 
 @pytest.mark.parametrize(("channels", "groups"), [((64, 128), 1), ((128, 128), 2)])
-def test_few_slices_are_cut_into_rows_and_groups(always, channels, groups):
+def test_few_slices_are_cut_into_rows_and_groups(always, fused, channels, groups):
     """Few slices, since each has its own sums, still give twelve threads work."""
     case = pass_of("conv_kernel", 3, (64, 8, 8), channels, ((1, 1),) * 2)
     kernel = grads_of(*case)
@@ -298,7 +316,9 @@ def test_few_slices_are_cut_into_rows_and_groups(always, channels, groups):
 @pytest.mark.parametrize("span", lower_winograd.SPANS)
 @pytest.mark.parametrize("taps", [3, 5])
 @pytest.mark.parametrize("channels", [(24, 40), (9, 64)])
-def test_rows_of_places_that_are_pieces(always, monkeypatch, span, taps, channels):
+def test_rows_of_places_that_are_pieces(
+    always, fused, monkeypatch, span, taps, channels
+):
     monkeypatch.setattr(lower_winograd, "SPANS", (span,))
     monkeypatch.setattr(lower_winograd, "SUMS", 1)
     arrays, attrs = pass_of("conv_kernel", taps, (23, 9, 10), channels, ((1, 2),) * 2)
@@ -312,6 +332,40 @@ def test_rows_of_places_that_are_pieces(always, monkeypatch, span, taps, channel
     assert error(results[0][1], exact) < 4e-5
     for result in results:
         np.testing.assert_array_equal(result, results[0][:1].repeat(2, 0))
+
+
+# Images that threads share evenly, that are prime, and with tiles that end outside.
+STORED = [
+    (3, 1, (64, 8, 8), (160, 200), ((1, 1), (1, 1))),
+    (3, 1, (61, 5, 7), (128, 120), ((1, 1), (0, 2))),
+    (4, 2, (16, 14, 10), (128, 136), ((1, 1), (1, 1))),
+]
+
+
+@pytest.mark.parametrize("case", STORED, ids=str)
+def test_large_sums_are_products_by_point(always, monkeypatch, case):
+    """Points of a few tiles are stored, and added up in the order of tiles, too."""
+    taps, stride, images, ends, pairs = case
+    arrays, attrs = pass_of("conv_kernel", taps, images, ends, pairs, stride=stride)
+    program = program_of(OPS["conv_kernel"], arrays, attrs)
+    assert kinds(build(program)) == {"WinogradPoints", "WinogradKernel"}
+    exact = OPS["conv_kernel"].meaning(*(a.astype("f8") for a in arrays), **attrs)
+    data = {f"x{i}": a for i, a in enumerate(arrays)}
+    meant = PlanInterpreter(build(program)).run(data, {}, 1)["y"][0]
+    assert error(meant, exact) < 2e-5
+    results = [compiled(program, n).run(data, {}, 2)["y"] for n in (1, 2, 3)]
+    assert error(results[0][1], exact) < 4e-5
+    monkeypatch.setattr(lower_winograd, "MOST_STORED", 0)
+    assert "WinogradGrads" in kinds(build(program))
+    results.append(compiled(program, 2).run(data, {}, 2)["y"])
+    for result in results:
+        np.testing.assert_array_equal(result, results[0][:1].repeat(2, 0))
+
+
+def test_more_tiles_are_not_stored():
+    arrays, attrs = pass_of("conv_kernel", 3, (64, 32, 32), (64, 64), ((1, 1),) * 2)
+    plan = build(program_of(OPS["conv_kernel"], arrays, attrs))
+    assert kinds(plan) == {"WinogradGrads", "WinogradKernel"}
 
 
 @pytest.mark.parametrize("name", PASSES)

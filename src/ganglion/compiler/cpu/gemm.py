@@ -519,6 +519,9 @@ class Contraction:
             left, right = self._moved(a, b, axis, index)
             if self.block:
                 self._prefetch(tile, left, right, axis)
+            elif self._is_far_apart(axis):
+                below = 2 * tile.size - 1  # the last row of the next tile
+                self.emitter.prefetch(self.text.address(left, self.element, below), 1)
             return self._inner(tile, depth + 1, left, right, carried)
 
         def run(start: str, carried: list[Val]) -> list[Val]:
@@ -533,6 +536,14 @@ class Contraction:
             go_on = partial(self._prefetch_row, tile)
             return in_runs(self.text, tile.size, stop, totals, step, go_on)
         return carry(start, stop, 1, totals, step)
+
+    def _is_far_apart(self, axis: Axis) -> bool:
+        """Return whether rows lie side by side, and inner indices lines apart.
+
+        A tile goes from line to line then, too far apart for processors to prefetch.
+        """
+        far = axis.left * self.dtype.itemsize >= CPU.prefetched_stride
+        return self.tiled.left == 1 and len(self.kernel.inner) == 1 and far
 
     def _prefetch_row(self, tile: Tile, row: str) -> None:
         """Prefetch what a row of a tile goes on with."""

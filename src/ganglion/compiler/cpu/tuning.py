@@ -51,6 +51,7 @@ class CpuTuning:
     line_bytes: int = 64  # of a cache
     prefetching_run: int = 32  # inner indices at most between prefetches for later
     page_bytes: int = 4096  # beyond, processors do not prefetch by themselves
+    prefetched_stride: int = 1024  # bytes from a line to the next that a tile reads
     prefetched_pages: int = 16  # of a buffer: smaller ones stay in the cache
 
     # ---- large products, whose matrices are packed

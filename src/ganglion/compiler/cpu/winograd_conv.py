@@ -20,6 +20,7 @@ from ganglion.compiler.plan.winograd import (
     Plane,
     WinogradConv,
     WinogradGrads,
+    WinogradPoints,
     WinogradSpread,
     padded,
     panels,
@@ -162,6 +163,40 @@ class Conv(Blocks):
         # What is added must be added once.
         vectors = self.vectors_once if self.spreads else self.vectors
         vectors(live, vector)
+
+
+class Points(Blocks):
+    """Transformed images, or gradients, for products by point."""
+
+    def __init__(self, kernel: WinogradPoints) -> None:
+        super().__init__(kernel.tiling)
+        self.kernel = kernel
+
+    def emit(self) -> Emitted:
+        """Emit the transform of all planes."""
+        kernel, text, tiling = self.kernel, self.text, self.tiling
+        matrix, size = self.inputs, tiling.span
+        if kernel.is_gradient:
+            matrix, size = self.spread, tiling.step
+        none = self.emitter.base(kernel.zeros)
+        target = self.emitter.base(kernel.target)
+
+        def block(_: str, start: str, count: str) -> None:
+            base = self.at(target, text.times(start, kernel.row))
+
+            def tile(number: str, where: Where) -> None:
+                here = self.at(base, text.times(number, kernel.row))
+                for plane in kernel.sources:
+                    window, channels = Window(plane, size, none), plane.shape[3]
+                    into = (matrix, channels, here, kernel.stride)
+                    self.pixels(window, where, partial(self.transformed, *into))
+                    here = self.at(here, channels)
+
+            self.tiles(start, count, tile)
+
+        return self.emitter.pieces(
+            self.counts.pieces, lambda piece: self.blocks_of(piece, block)
+        )
 
 
 class Grads(Blocks):

@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 
 from ganglion.compiler.ir.graph import Node, Value
-from ganglion.compiler.plan.kernels import Buffer, Load, Loop, Shape, View
+from ganglion.compiler.plan.kernels import (
+    Axis,
+    Buffer,
+    Contract,
+    Load,
+    Loop,
+    Shape,
+    View,
+)
 from ganglion.compiler.plan.lowering import Lowering, thread_split
 from ganglion.compiler.plan.phases import Phase, phases
 from ganglion.compiler.plan.winograd import (
@@ -24,6 +32,7 @@ from ganglion.compiler.plan.winograd import (
     WinogradConv,
     WinogradGrads,
     WinogradKernel,
+    WinogradPoints,
     WinogradSpread,
     WinogradWeights,
     padded,
@@ -40,6 +49,7 @@ TRANSFORMS = 1.6  # what a tile costs, in products of its points
 FEWEST_OF_ALL = 48  # tiles: fewer keep few threads busy
 TAPS = ((2, 2), (3, 3), (4, 4), (5, 5))  # of a phase
 FEWEST = 8  # pieces that a kernel should have, for threads to share
+MOST_STORED = 3  # elements of points that are stored, in units of those of the sums
 ENOUGH = 16  # where more of them cost little
 
 Pairs = tuple[tuple[int, int], ...]
@@ -332,6 +342,10 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
             groups *= 2
         else:
             break
+    stored = _stored(low, uncut) if row_groups * plane_groups * groups > 1 else None
+    if stored is not None:
+        _by_point(low, stored, planes, parts, Plane(grads, dy.shape))
+        return
     own = channels // plane_groups, padded(dy.shape[3] // groups)
     each = points // row_groups
     # Each block loads and stores all sums: with so many tiles, it moves as much again.
@@ -348,6 +362,65 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     low.emit(WinogradGrads(name, tiling, *views, plane_groups, groups, row_groups))
     for part in parts:
         low.emit(WinogradKernel("winograd_kernel", taps, tiling.span, sums, part))
+
+
+def _stored(low: Lowering, tiling: Tiling) -> Tiling | None:
+    """Cut tiles whose points are stored for products, or return None: fuse them."""
+    into, tiles, out = tiling.channels, tiling.tiles, tiling.outputs[3]
+    if tiles * (into + out) > MOST_STORED * into * out:
+        return None
+    pieces = thread_split(tiling.outputs[0], low.target.thread_splits)
+    if pieces < FEWEST:
+        pieces = low.target.thread_splits
+    piece = -(-tiles // pieces)
+    return replace(tiling, piece=piece, block=piece)
+
+
+def _by_point(
+    low: Lowering,
+    tiling: Tiling,
+    planes: tuple[Plane, ...],
+    parts: tuple[Taps, ...],
+    grads: Plane,
+) -> None:
+    """Emit a gradient of weights as a product for each point.
+
+    Its operands are stored, so that large sums need neither be loaded block by block
+    nor be cut into groups that transform the same images and gradients again.
+    """
+
+    def transformed(sources: tuple[Plane, ...], is_gradient: bool) -> View:
+        channels = sum(plane.shape[3] for plane in sources)
+        # A line more than needed: neither tiles nor points must fall on one another in
+        # a cache.
+        row = -(-channels // LANES) * LANES + LANES
+        stride = tiling.tiles * row + LANES
+        target = low.new((tiling.points, stride), FLOAT, "points")
+        zeros = _zeros(max(plane.shape[3] for plane in sources))
+        name = "winograd_points"
+        low.emit(WinogradPoints(name, tiling, sources, zeros, target, row, is_gradient))
+        return View(target, (stride, row, 1))
+
+    left, right = transformed(planes, False), transformed((grads,), True)
+    channels, out = tiling.channels, tiling.outputs[3]
+    wide = padded(out)
+    sums = low.new((1, tiling.points, channels, wide), FLOAT, "sums")
+    low.emit(
+        Contract(
+            "winograd_sums",
+            (Axis(tiling.points, left.strides[0], right.strides[0], channels * wide),),
+            (Axis(channels, 1, 0, wide),),
+            (Axis(out, 0, 1, 1),),
+            (Axis(tiling.tiles, left.strides[1], right.strides[1]),),
+            left,
+            right,
+            View.of(sums),
+        )
+    )
+    for part in parts:
+        low.emit(
+            WinogradKernel("winograd_kernel", tiling.taps, tiling.span, sums, part)
+        )
 
 
 def _row_groups(span: int, slices: int) -> int:

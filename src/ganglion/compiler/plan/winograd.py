@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -269,18 +269,14 @@ class WinogradWeights(Kernel):
 
 @record(eq=False)
 class Tiled(Kernel):
-    """A kernel that runs over tiles of images, with some scratch for each thread."""
+    """A kernel that runs over tiles of images."""
 
     tiling: Tiling
     sources: tuple[Plane, ...]
-    scratch: Buffer
 
     @property
     def cost(self) -> float:
         return CALL + MULTIPLY_ADD * self.tiling.cost
-
-    def private(self) -> list[Buffer]:
-        return [self.scratch]
 
     def images(self) -> list[Buffer]:
         """Return the buffers of the sources, each once."""
@@ -291,7 +287,17 @@ class Tiled(Kernel):
 
 
 @record(eq=False)
-class WinogradConv(Tiled):
+class Blocked(Tiled):
+    """One that does so block by block, with some scratch for each thread."""
+
+    scratch: Buffer
+
+    def private(self) -> list[Buffer]:
+        return [self.scratch]
+
+
+@record(eq=False)
+class WinogradConv(Blocked):
     """Convolve images with transformed weights."""
 
     weights: Buffer
@@ -356,7 +362,75 @@ class WinogradSpread(WinogradConv):
 
 
 @record(eq=False)
-class WinogradGrads(Tiled):
+class WinogradPoints(Tiled):
+    """Transform images, or gradients, for products: [point][tile][channel].
+
+    Gradients go the way that the transform of outputs comes. Points are `stride`
+    elements apart, and tiles `row` elements.
+    """
+
+    zeros: Buffer
+    target: Buffer
+    row: int
+    is_gradient: bool
+
+    @property
+    def stride(self) -> int:
+        """The elements from one point to the next."""
+        return self.target.size // self.tiling.points
+
+    @property
+    def channels(self) -> int:
+        """The channels of all sources."""
+        return sum(plane.shape[3] for plane in self.sources)
+
+    @property
+    def parallel(self) -> int:
+        return self.tiling.pieces
+
+    @property
+    def cost(self) -> float:
+        tiling = self.tiling
+        each = tiling.points * TRANSFORM[tiling.span] * self.channels
+        return CALL + MULTIPLY_ADD * tiling.tiles * each
+
+    def reads(self) -> list[Buffer]:
+        return [*self.images(), self.zeros]
+
+    def writes(self) -> list[Buffer]:
+        return [self.target]
+
+    def footprint(self) -> Footprint | None:
+        if not self.tiling.aligned:
+            return None
+        planes = [(plane.view, plane.shape) for plane in self.sources]
+        plain = Footprint.of(self.tiling.outputs[0], planes)
+        return Footprint(self.parallel, plain.own)
+
+    def run(self, memory: Memory) -> None:
+        tiling = self.tiling
+        matrix = tiling.matrices.inputs
+        if self.is_gradient:
+            matrix = tiling.matrices.outputs.T
+        size, step = matrix.shape[1], tiling.step
+        down, right = tiling.across
+        images = self._images(memory, down * step + size, right * step + size)
+        tiles = np.lib.stride_tricks.sliding_window_view(images, (size, size), (1, 2))
+        tiles = tiles[:, : down * step : step, : right * step : step]
+        points = np.einsum("pi,qj,nabcij->pqnabc", matrix, matrix, tiles)
+        size = tiling.points, tiling.tiles, self.channels
+        to = View(self.target, (self.stride, self.row, 1))
+        memory.see(to, size)[...] = points.reshape(size)
+
+    def _images(self, memory: Memory, rows: int, columns: int) -> np.ndarray:
+        """Return all that tiles see, channels of planes side by side."""
+        shape = (self.tiling.outputs[0], rows, columns, self.tiling.channels)
+        whole = replace(self.tiling, outputs=shape, taps=1)
+        return _seen(memory, self.sources, whole)
+
+
+@record(eq=False)
+class WinogradGrads(Blocked):
     """Sum the transformed gradient of the weights: [slice][point][in][out].
 
     A piece is a slice of the tiles, one of some groups of planes, one of `groups` of

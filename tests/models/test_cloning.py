@@ -32,6 +32,14 @@ def graph(keras: Any) -> Any:
     return keras.Model(x, {"y": keras.layers.Dense(1, name="end")(y)}, name="graph")
 
 
+def own_graph(keras: Any) -> Any:
+    class Own(keras.Model):
+        pass
+
+    x = keras.Input((4,), name="x")
+    return Own(x, keras.layers.Dense(2, name="end")(x), name="own")
+
+
 def wider(keras: Any) -> Any:
     def clone(layer: Any) -> Any:
         config = layer.get_config()
@@ -70,6 +78,7 @@ def clones(keras: Any) -> list[Any]:
         described(clone(graph(keras), input_tensors=new_input)),
         described(clone(graph(keras), call_function=called)),
         described(clone(graph(keras), recursive=True)),
+        described(clone(own_graph(keras), clone_function=wider(keras))),
     ]
     layers = [name for name in calls if name in ("shared", "inner", "end")]
     return [*results, layers]

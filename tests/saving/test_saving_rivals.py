@@ -318,6 +318,29 @@ def test_keras_rebuilds_our_json_and_the_reverse(keras):
     assert_equal_predictions(ours, back, x)
 
 
+def around_own(k: Any) -> Any:
+    """A model whose output is that of one of a subclass, made of Keras tensors."""
+
+    class Own(k.Model):
+        pass
+
+    x, inside = k.Input((3,)), k.Input((3,))
+    inner = Own(inside, k.layers.Dense(2)(inside), name="inner")
+    assert isinstance(inner, type(k.Model(x, x)))  # Functional
+    return k.Model(x, inner(x)), {"Own": Own}
+
+
+def test_a_model_of_a_subclass_inside_of_another_goes_both_ways(keras):
+    (ours, own), (theirs, own_of_keras) = around_own(ganglion), around_own(keras)
+    config = ours.get_config()
+    assert config["output_layers"] == theirs.get_config()["output_layers"]
+    back = ganglion.models.model_from_json(theirs.to_json(), own)
+    assert back.layers[-1].name == "inner"
+    keras.models.model_from_json(ours.to_json(), own_of_keras)
+    config["output_layers"][1] = 0  # what was written by Ganglion before
+    assert ganglion.Model.from_config(config, own).output_shape == (None, 2)
+
+
 def test_a_lambda_in_a_file_of_keras_is_refused(keras, tmp_path):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Lambda(lambda x: x + 1)])
     model.save(tmp_path / "m.keras")

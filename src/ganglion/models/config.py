@@ -399,7 +399,8 @@ class _GraphReader:
             raise TypeError(f"[layer, call, output] is expected, not {structure!r:.80}")
         if len(structure) == 3 and isinstance(structure[0], str):
             name, number, index = structure
-            if isinstance(self._operations.get(name), Functional):
+            # We once wrote 0 for those of subclasses.
+            if number > 0 and isinstance(self._operations.get(name), Functional):
                 number -= 1
             return self._tensor((name, number, index))
         ends = [self._ends(part) for part in structure]

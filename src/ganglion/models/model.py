@@ -54,6 +54,7 @@ class Model(OldMethods):
     _untracked = OldMethods._untracked | {
         "_network", "_symbolic_losses", "_symbolic_metrics",
     }  # fmt: skip
+    _is_list_of_layers = False
     takes_python_numbers = True  # lists of numbers or texts, for its inputs to read
     _warned_of_mask = True  # a mask goes to the layers inside, which warn of it
 
@@ -436,10 +437,20 @@ class Model(OldMethods):
         model_config.compile_from_config(self, config)
 
 
+class _MadeOfTensors(type):
+    """What makes models of classes of one's own `Functional`, too."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if super().__instancecheck__(instance) or cls is not Functional:
+            return super().__instancecheck__(instance)
+        is_one = isinstance(instance, Model) and not instance._is_list_of_layers
+        return is_one and vars(instance).get("_network") is not None
+
+
 @export("keras.src.models.functional", "Model")
 @export("keras.src.engine.functional", "Model")  # where Keras 2 had it
-class Functional(Model):
-    """A model made of Keras tensors.
+class Functional(Model, metaclass=_MadeOfTensors):
+    """A model made of Keras tensors; one of a subclass of `Model` is an instance, too.
 
     >>> import ganglion as keras
     >>> x = keras.Input((4,))

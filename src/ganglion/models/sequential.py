@@ -29,6 +29,7 @@ class Sequential(Model):
     """
 
     _untracked = Model._untracked | {"_stack", "_input_layer"}
+    _is_list_of_layers = True
 
     def __init__(
         self, layers: Any = None, trainable: bool = True, name: str | None = None

@@ -142,3 +142,9 @@ def test_a_key_is_a_seed_of_keras():
     assert not np.array_equal(drawn[0], drawn[2])
     with pytest.raises(ValueError, match="a SeedGenerator"):
         keras.random.normal((3,), seed=np.array([1, 2]))
+
+
+def test_the_device_says_what_it_is():
+    (device,) = namespaces.find("devices")()
+    assert device.platform == namespaces.find("default_backend")()
+    assert str(device) == f"{device.platform}:0"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -118,9 +118,25 @@ def name_of(dtype: Any) -> str:
     return dtype if isinstance(dtype, str) else np.dtype(dtype).name
 
 
-def devices(backend: str | None = None) -> list[str]:
-    """Return the names of the devices: one."""
-    return [f"{default_backend()}:0"]
+class Device(NamedTuple):
+    """What scripts ask of a device."""
+
+    platform: str
+    id: int = 0
+    process_index: int = 0
+
+    @property
+    def device_kind(self) -> str:
+        """The kind of the device."""
+        return self.platform
+
+    def __str__(self) -> str:
+        return f"{self.platform}:{self.id}"
+
+
+def devices(backend: str | None = None) -> list[Device]:
+    """Return the devices: one."""
+    return [Device(default_backend())]
 
 
 def default_backend() -> str:

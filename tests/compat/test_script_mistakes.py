@@ -135,3 +135,25 @@ def test_metrics_with_one_number_per_class():
     history = model.fit(rows(8, 4), y, epochs=2, verbose=1)
     assert history.history["f1_score"][-1].shape == (3,)
     assert model.evaluate(rows(8, 4), y, verbose=0)[1].shape == (3,)
+
+
+def test_an_input_that_is_not_given():
+    attention = layers.MultiHeadAttention(2, 4)
+    refused("without the input `value`", lambda: attention(rows(1, 3, 4)), TypeError)
+
+
+def test_a_number_in_place_of_an_array():
+    refused(r"got 5: a model takes arrays.*np\.array", lambda: model()(5))
+
+
+def test_a_loss_without_return():
+    silent = model(loss=lambda y_true, y_pred: None)
+    refused(
+        "returned None.*without `return`",
+        lambda: silent.fit(rows(4, 4), np.zeros(4), verbose=0),
+        TypeError,
+    )
+
+
+def test_predictions_of_no_rows():
+    refused("`x` is empty: there are no rows", lambda: model().predict(rows(0, 4)))

@@ -31,6 +31,7 @@ from ganglion.dtypes import DTypePolicy, is_float_dtype, standardize_dtype
 from ganglion.layers import tensorflow_graph
 from ganglion.layers.call_arguments import (
     check_first,
+    check_inputs_of_build,
     check_others,
     fill_masks,
     is_unmasked,
@@ -528,6 +529,7 @@ class Layer(WeightHolder):
             with suspended(), origin.inside(self.name, self.created):
                 self._path = origin.layer_path()
                 if isinstance(shapes, ShapesByName):
+                    check_inputs_of_build(self, shapes)
                     self.build(**shapes)
                 else:
                     self.build(shapes)

@@ -61,6 +61,19 @@ def check_first(layer: Any, args: Any) -> None:
             )
 
 
+def check_inputs_of_build(layer: Any, shapes: dict[str, Any]) -> None:
+    """Refuse a call without an input that `build` wants to know the shape of."""
+    wanted = inspect.signature(layer.build).parameters.values()
+    for parameter in wanted:
+        is_open = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        has_value = is_open or parameter.default is not parameter.empty
+        if not has_value and parameter.name not in shapes:
+            raise TypeError(
+                f'Layer "{layer.name}", a {type(layer).__name__} layer, was called '
+                f"without the input `{parameter.name.removesuffix('_shape')}`."
+            )
+
+
 def check_others(args: Any) -> None:
     """Refuse Python's values behind the inputs: by position, they look like data."""
     for leaf in tree.flatten(args[1:]):

@@ -115,6 +115,11 @@ class Loss:
         y_true = tree.map_leaves(self._label, to_array(y_true))
         with origin.inside(self.name):
             values = self.call(y_true, y_pred)
+            if values is None:
+                raise TypeError(
+                    f'The loss "{self.name}" returned None: does its function end '
+                    "without `return`?"
+                )
             for other in (get_keras_mask(values), self._mask(y_true, y_pred)):
                 if other is not None:
                     mask = other if mask is None else ops.logical_and(mask, other)

@@ -210,6 +210,7 @@ class Network:
                 f'The input "{_operation_name(tensor)}" is not optional, but got None: '
                 "give its data, or make it by Input(..., optional=True)."
             )
+        _check_is_array(value, tensor)
         shape, mask = tuple(value.shape), get_keras_mask(value)
         if len(shape) == tensor.ndim - 1 and tensor.shape[-1] == 1:
             is_array = isinstance(value, np.ndarray)  # perhaps of text
@@ -482,3 +483,11 @@ def _first_met(outputs: list[KerasTensor], inputs: list[KerasTensor]) -> dict[in
 
 def _is_entry(tensor: KerasTensor) -> bool:
     return tensor.call is not None and isinstance(tensor.call.operation, InputLayer)
+
+
+def _check_is_array(value: Any, tensor: KerasTensor) -> None:
+    if not hasattr(value, "shape"):
+        raise ValueError(
+            f'The input "{_operation_name(tensor)}" got {value!r:.80}: a model '
+            "takes arrays and tensors, so wrap it in `np.array(...)`."
+        )

@@ -317,7 +317,7 @@ def _common_rows(
         text = ", ".join(f"{name} has {len(array)}" for name, array in columns)
         raise ValueError(f"The arrays differ in their number of rows: {text}.")
     if rows == 0:
-        raise ValueError(f"`{columns[0][0]}` is empty: there is nothing to learn from.")
+        raise ValueError(f"`{columns[0][0]}` is empty: there are no rows.")
     return rows
 
 

@@ -342,7 +342,7 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
             groups *= 2
         else:
             break
-    stored = _stored(low, uncut) if row_groups * plane_groups * groups > 1 else None
+    stored = _stored(low, uncut) if slices == 1 else None
     if stored is not None:
         _by_point(low, stored, planes, parts, Plane(grads, dy.shape))
         return

@@ -49,6 +49,12 @@ def test_to_categorical_of_nothing():
     assert utils.to_categorical([], 3).shape == (0, 3)
 
 
+def test_normalize_inside_of_a_compiled_step():
+    unit = ganglion.function(lambda x: utils.normalize(x, axis=1))
+    rows = np.float32([[3.0, 4.0], [0.0, 0.0]])
+    assert unit(rows) == pytest.approx(utils.normalize(rows, axis=1))
+
+
 def test_normalize_works_along_any_axis():
     x = np.arange(6.0).reshape(2, 3)
     for axis in (0, 1, -1):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ganglion import ops
 from ganglion.ops.numpy import convert_to_tensor, is_tensor
 
 
@@ -48,7 +49,7 @@ def normalize(x: Any, axis: int = -1, order: Any = 2) -> Any:
            [0. , 0. ]])
     """
     if is_tensor(x):
-        return convert_to_tensor(normalize(np.asarray(x), axis, order))
+        return ops.normalize(x, axis, order)
     array = np.asarray(x)
     norm = np.linalg.norm(array, order, axis, keepdims=True)
     return array / np.where(norm == 0, 1, norm)

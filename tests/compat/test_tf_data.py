@@ -60,6 +60,10 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "counter": lambda tf: tf.data.Dataset.counter(start=2, step=3).take(3),
     "applied": lambda tf: rows(tf).batch(2).apply(tf.data.experimental.unbatch()),
     "rows": rows,
+    "lists_of_a_map": lambda tf: rows(tf).map(lambda x, y: [x, y]).batch(2),
+    "columns_of_texts": lambda tf: tf.data.Dataset.from_tensor_slices(["1,a"]).map(
+        lambda line: tf.io.decode_csv(line, [[0], [""]])
+    ),
     "rows_of_lists": lambda tf: tf.data.Dataset.from_tensor_slices([1.5, 2.0]),
     "rows_of_arrays": lambda tf: tf.data.Dataset.from_tensor_slices([X, X]),
     "dictionaries": lambda tf: tf.data.Dataset.from_tensor_slices({"b": X, "a": Y}),

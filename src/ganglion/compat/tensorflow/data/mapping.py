@@ -26,7 +26,7 @@ class Mapping:
     """A function for elements, which remembers how it can be called."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
+        self._function = _with_tuples(function)
         self._seen = 0
         self._is_traceable = True
         self._result_kind: Any = None
@@ -109,3 +109,16 @@ def _block_size(element: Any) -> int:
         return 1
     bytes_ = max(sum(leaf.nbytes for leaf in leaves), 1)
     return min(MOST, BLOCK_BYTES // bytes_) if bytes_ * 4 <= BLOCK_BYTES else 1
+
+
+def _with_tuples(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function whose lists are several tensors, as `decode_csv` returns them.
+
+    tf.data makes one tensor of lists elsewhere, but not of what a function returns.
+    """
+
+    def packed(*args: Any) -> Any:
+        result = function(*args)
+        return tuple(result) if isinstance(result, list) else result
+
+    return packed

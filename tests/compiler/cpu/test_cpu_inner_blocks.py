@@ -14,6 +14,8 @@ from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.contraction import matmul
 from ganglion.compiler.ir.graph import Graph, Input, Program
 from ganglion.compiler.ir.pointwise import exp
+from ganglion.compiler.ir.shaping import transpose
+from ganglion.compiler.plan.kernels import Contract
 
 pytestmark = pytest.mark.usefixtures("listed_zeros", "own_tiles")
 
@@ -66,7 +68,22 @@ def test_zeros_of_the_data_are_left_out_all_the_same(monkeypatch, columns):
 
 
 def test_a_long_product_agrees_with_the_reference():
-    program, arrays = product(18, CPU.blocked_inner + 3, 40)
+    program, arrays = product(70, CPU.blocked_inner + 3, 70)
     (text,) = [t for t in emit_plan(build(program))[0].values() if "prefetch" in t]
     assert f"{CPU.inner_block}" in text
+    check(program, arrays, {}, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("left_transposed", [False, True])
+def test_threads_share_long_sums_with_few_results(left_transposed):
+    shape = (2080, 24) if left_transposed else (24, 2080)
+    x, w = Input("x", shape, "float32"), Input("w", (2080, 40), "float32")
+    left = transpose(exp(x), axes=(1, 0)) if left_transposed else exp(x)
+    program = pure(Graph.of("product", [x, w], {"y": matmul(left, w)}))
+    (shared,) = [k for k in build(program).kernels if isinstance(k, Contract)]
+    assert shared.parallel == 8
+    draw = np.random.default_rng(0)
+    arrays = {v.name: draw.normal(size=v.shape).astype("f4") for v in (x, w)}
+    alone = ran(compiled(program, 1), arrays, {}, 1)
+    same(ran(compiled(program, 3), arrays, {}, 1), alone)
     check(program, arrays, {}, rtol=1e-4, atol=1e-3)

@@ -69,6 +69,8 @@ CHEAP = 6  # recomputing this much costs less than storing and loading
 _MOVEMENT = ("broadcast", "transpose", "slice", "reverse", "reshape", "iota", "field")
 MAX_DEPTH, MAX_COST = 40, 200  # of an expression; beyond, values are stored
 LONG_SUM = 4096  # elements
+LONG_INNER, FEW_RESULTS = 2048, 4096  # of a product whose sums threads share
+LONG_PART = 256  # inner indices at least that a part of such a sum has
 LANES = 16  # rows or columns: products with fewer are thin
 MAX_PARTIAL_SUMS = 1 << 17  # elements of partial sums, all parts together
 DOT_ROWS = 1  # at most, of a product by a transposed matrix that is not copied
@@ -679,7 +681,7 @@ def lower_matmul(low: Lowering, node: Node) -> None:
     if node.shape[-2] <= DOT_ROWS and transposed:
         _lower_dots(low, node, left, right, stored[1], rounds)
         return
-    is_thin = node.ndim == 2 and min(node.shape) < LANES
+    is_thin = node.ndim == 2 and (min(node.shape) < LANES or _has_long_sums(low, node))
     if not (is_thin and right.strides[-1] == 1) or rounds:  # few rows do not pay
         product = replace(_product(low, node, left, right, *stored), rounded=rounds)
         scratch = low.target.scratch_for(product)
@@ -694,6 +696,12 @@ def lower_matmul(low: Lowering, node: Node) -> None:
         _lower_thin(low, node, left, right, stored[1].buffer)
     else:
         low.emit(_product(low, node, left, right, *stored))
+
+
+def _has_long_sums(low: Lowering, node: Node) -> bool:
+    """Return whether threads share the sums of a product, whose results are few."""
+    is_long = node.inputs[0].shape[-1] >= LONG_INNER and node.size <= FEW_RESULTS
+    return is_long and low.target.thread_splits > 1
 
 
 def _rounded(low: Lowering, matrix: Value, view: View) -> View:
@@ -803,7 +811,8 @@ def _lower_thin(
     (rows, columns), inner = node.shape, node.inputs[0].shape[1]
     by_rows = columns < LANES
     long = rows if by_rows else inner
-    most = min(low.target.thread_splits, long // LANES)
+    least = LONG_PART if _has_long_sums(low, node) and not by_rows else LANES
+    most = min(low.target.thread_splits, long // least)
     parts = thread_split(long, max(1, most))
     if not by_rows and node.size * parts > MAX_PARTIAL_SUMS:
         parts = 1

@@ -196,12 +196,34 @@ def _piece_of(kernel: Contract) -> tuple[int, int]:
     # have some of the rows each.
     kind, _ = kind_of(kernel)
     width = kind.panel_width
-    down = -(-CPU.many_threads // -(-columns // width))
+    across = -(-columns // width)
+    down = -(-CPU.many_threads // across)
     if not kernel.nonzeros:
         down = min(down, rows // CPU.copied_rows)
     if kind.copies:  # and has room for the sums of so many rows
         down = max(down, -(-rows * width // CPU.copied_panel))
-    return -(-rows // (down * TILE_ROWS[0])) * TILE_ROWS[0], width
+    return even_height(rows, across, down), width
+
+
+def even_height(rows: int, across: int, least: int) -> int:
+    """Return the rows of a piece, of which there are so many side by side.
+
+    They fall into as few parts, at least so many, as give many threads equal shares.
+
+    >>> [even_height(*each) for each in ((784, 8, 13), (384, 12, 3), (128, 16, 1))]
+    [56, 96, 128]
+    """
+
+    def height(down: int) -> int:
+        return -(-rows // (down * TILE_ROWS[0])) * TILE_ROWS[0]
+
+    def slowest(down: int) -> float:
+        pieces = across * -(-rows // height(down))
+        return -(-pieces // CPU.many_threads) * CPU.many_threads / pieces
+
+    possible = range(least, 2 * least + 1)
+    even = (down for down in possible if slowest(down) <= CPU.equal_share)
+    return height(next(even, min(possible, key=slowest)))
 
 
 def is_small(kernel: Contract) -> bool:

@@ -91,17 +91,25 @@ def tried(trials, really):
 
 
 def test_neighbours_are_tried_until_none_is_faster():
-    estimates = {1: 100.0, 2: 80.0, 4: 70.0, 8: 66.0, 16: 64.0}
+    estimates = {1: 100e3, 2: 80e3, 4: 70e3, 8: 66e3, 16: 64e3}
     trials = machine.Trials(estimates)
     assert trials.best == 16
-    assert tried(trials, {16: 90.0, 8: 70.0, 4: 75.0}) == [16] * 3 + [8] * 3 + [4] * 3
+    assert tried(trials, {16: 90e3, 8: 70e3, 4: 75e3}) == [16] * 3 + [8] * 3 + [4] * 3
     assert trials.best == 8
     assert trials.is_decided
 
 
 def test_hopeless_numbers_are_not_tried():
-    trials = machine.Trials({1: 100.0, 2: 51.0, 4: 27.0})
-    assert tried(trials, {4: 30.0}) == [4, 4, 4]
+    trials = machine.Trials({1: 100e3, 2: 51e3, 4: 27e3})
+    assert tried(trials, {4: 30e3}) == [4, 4, 4]
+
+
+def test_one_thread_is_tried_for_a_small_step_however_slow_by_estimate():
+    trials = machine.Trials({1: 25e3, 2: 18e3, 4: 12e3, 8: 8e3, 16: 6e3})
+    really = {1: 17e3, 2: 36e3, 4: 37e3, 8: 32e3, 16: 34e3}
+    in_turn = [count for count in (16, 8, 4, 1, 2) for _ in range(3)]
+    assert tried(trials, really) == in_turn
+    assert trials.best == 1
 
 
 def test_a_number_is_tried_again_after_a_while(monkeypatch):

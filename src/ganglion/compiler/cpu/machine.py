@@ -54,8 +54,8 @@ class Trials:
     The number that is fastest by estimate comes first, then its neighbours, as long as
     one of them is faster and not hopeless by estimate.
 
-    >>> trials = Trials({1: 100.0, 2: 55.0, 4: 40.0, 8: 38.0})
-    >>> really = {1: 100.0, 2: 52.0, 4: 60.0, 8: 90.0}
+    >>> trials = Trials({1: 100e3, 2: 55e3, 4: 40e3, 8: 38e3})
+    >>> really = {1: 100e3, 2: 52e3, 4: 60e3, 8: 90e3}
     >>> tried = []
     >>> while (count := trials.next()) is not None:
     ...     trials.add(count, really[count])
@@ -89,13 +89,19 @@ class Trials:
         return best
 
     def next(self) -> int | None:
-        """Return a number to try, None if there is no more."""
+        """Return a number to try, None if there is no more.
+
+        One thread is always worth a try for a step that takes it no longer than
+        fetching what others have computed may take them.
+        """
         counts, best = sorted(self.estimates), self.best
         at = counts.index(best)
-        for count in (best, *counts[max(at - 1, 0) : at], *counts[at + 1 : at + 2]):
-            hopeless = tuning.CPU.hopeless * self.estimates[best]
-            tried = len(self.times.get(count, ()))
-            if tried < tuning.CPU.trials and self.estimates[count] <= hopeless:
+        beside = (*counts[max(at - 1, 0) : at], *counts[at + 1 : at + 2])
+        limit = tuning.CPU.hopeless * self.estimates[best]
+        alone = [1] if self.estimates[1] <= tuning.CPU.doubtful else []
+        hopeful = [count for count in beside if self.estimates[count] <= limit]
+        for count in (best, *hopeful, *alone):
+            if len(self.times.get(count, ())) < tuning.CPU.trials:
                 return count
         return None
 

@@ -122,6 +122,7 @@ class CpuTuning:
     trials: int = 3  # of a number of threads, of which the median counts
     trial: float = 1_000_000.0  # work of the steps of a trial, by estimate
     hopeless: float = 1.6  # estimate, in units of that of the fastest so far
+    doubtful: float = 50_000.0  # of one thread: estimates of others may be wrong
     try_again: float = 10.0  # seconds, after which other work may have come or gone
     spins: int = 40_000  # about a millisecond: waking a core may take 100 µs
     spins_crowded: int = 50  # a waiting thread keeps others from working

@@ -528,13 +528,16 @@ def largest_share(call: Record, threads: int) -> float:
     return -(-blocks // threads) / blocks
 
 
-def _slices(call: Record) -> int:
+def _slices(call: Record, threads: int) -> int:
     """Return how many slices threads may take a kernel in: none of them is empty.
 
-    >>> _slices(Record("f", (), 1000, 64)), _slices(Record("f", (), 17, 1))
-    (16, 9)
+    >>> [_slices(Record("f", (), 1000, 64), threads) for threads in (2, 16)]
+    [16, 16]
+    >>> [_slices(Record("f", (), 128, 1), threads) for threads in (2, 16)]
+    [16, 64]
     """
-    return -(-call.grains // -(-call.grains // tuning.CPU.kernel_slices))
+    most = max(tuning.CPU.kernel_slices, tuning.CPU.slices_of_thread * threads)
+    return -(-call.grains // -(-call.grains // most))
 
 
 class Layout:
@@ -563,7 +566,7 @@ class Layout:
         self._first_slot = list(accumulate(counts, initial=0))
         self._segments = plan.segment_of()
         self._slices = [
-            segment.slices if segment else _slices(call)
+            segment.slices if segment else _slices(call, threads)
             for segment, call in zip(self._segments, calls, strict=True)
         ]
         self._ranges = self._slice_ranges()

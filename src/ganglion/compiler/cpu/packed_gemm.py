@@ -116,11 +116,11 @@ def even_grain(pieces: int, most: int) -> int:
     """Return how many pieces a thread takes at once: the most that leave equal shares.
 
     >>> [even_grain(pieces, 8) for pieces in (16, 96, 160, 256, 576)]
-    [1, 6, 5, 8, 6]
+    [1, 2, 3, 4, 3]
     """
 
     def largest_share(grain: int) -> int:
-        return -(-pieces // (grain * CPU.many_threads)) * grain
+        return -(-pieces // (grain * CPU.many_shares)) * grain
 
     grains = range(most, 0, -1)
     least = min(map(largest_share, grains))
@@ -168,17 +168,20 @@ def scratch_for(kernel: Contract) -> tuple[int, ...] | None:
 
 
 def _is_worth_packing(kernel: Contract) -> bool:
-    """Return whether the right matrix is too large to be used as it lies.
+    """Return whether a matrix is too large to be used as it lies.
 
-    A few rows are too few to read what was packed for them often enough; but one that
-    is transposed would be copied as a whole otherwise. Along a long inner axis both
-    matrices are prefetched block by block, which takes less than to copy them, if the
-    block of the left one stays in the cache until all columns are done.
+    That is the right one; or the left one if it is transposed, so that its lines lie
+    pages apart. A few rows are too few to read what was packed for them often enough;
+    but a right matrix that is transposed would be copied as a whole otherwise. Along a
+    long inner axis both matrices are prefetched block by block, which takes less than
+    to copy them, if the block of the left one stays in the cache until all columns are
+    done.
     """
     (row,), (column,), (inner,) = kernel.rows, kernel.columns, kernel.inner
     if 1 not in (row.left, inner.left) or 1 not in (column.right, inner.right):
         return False
-    nbytes = column.size * inner.size * kernel.out.buffer.dtype.itemsize
+    itemsize = kernel.out.buffer.dtype.itemsize
+    nbytes = column.size * inner.size * itemsize
     every = nbytes * math.prod(axis.size for axis in kernel.batch if axis.right)
     rows = _rows_of_batch(kernel) or row
     if kernel.rounded:  # as they are packed: otherwise they are copied, too
@@ -189,7 +192,9 @@ def _is_worth_packing(kernel: Contract) -> bool:
     is_long = inner.size >= CPU.blocked_inner and not kernel.batch
     if is_long and row.left == 1 and row.size <= CPU.prefetched_left:
         return False
-    is_large = every >= CPU.packed_bytes and nbytes >= CPU.packed_in_batch
+    apart = row.left == 1 and inner.left * itemsize >= CPU.page_bytes
+    left = rows.size * inner.size * itemsize if apart else 0
+    is_large = max(every, left) >= CPU.packed_bytes and nbytes >= CPU.packed_in_batch
     return rows.size >= CPU.fewest_packed_rows and is_large
 
 

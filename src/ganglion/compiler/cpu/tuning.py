@@ -104,6 +104,7 @@ class CpuTuning:
     thread_splits: int = 32  # parts of a batch or a long sum, for any number of threads
     enough_pieces: int = 8  # of a contraction, for threads to share as they are
     many_threads: int = 16  # that fewer pieces are cut further for
+    many_shares: int = 64  # of large products, for those: cores may differ in speed
     equal_share: float = 1.05  # of large products, in units of the smallest possible
     even_share: float = 1.25  # of the slowest of those, in units of an equal one
     map_grain: int = 64  # elements of a map over one axis that stay on one thread
@@ -113,6 +114,7 @@ class CpuTuning:
     worth_sharing: float = 2_000.0  # work of a kernel: less stays on one thread
     bytes_alone: int = 32 * 1024  # of others' results that one thread reads, likewise
     kernel_slices: int = 16  # for threads to take, where cache blocking says nothing
+    slices_of_thread: int = 4  # at least: cores that others use, too, take fewer
     worth_stealing: float = 100_000.0  # work of a run whose slices threads take in turn
     worth_waking: float = 150_000.0  # work of all steps: waking threads costs as much
     worth_sharing_out: float = 50_000.0  # work of whole steps, for one thread more

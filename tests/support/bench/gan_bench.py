@@ -27,6 +27,7 @@ import numpy as np
 
 FORMS = ("ganglion", "keras", "keras-no-xla", "keras-function", "keras-torch")
 BATCH, LATENT = 64, 128
+MOST_STEPS = 100  # of a turn
 
 
 def generator(keras: Any) -> Any:
@@ -161,17 +162,15 @@ def steps(form: str, threads: int) -> Callable[[int], None]:
     is_plain = form in ("keras-no-xla", "keras-function")
     model = gan(keras, update, False if is_plain else "auto")
     rng = np.random.default_rng(0)
-
-    def images(count: int) -> np.ndarray:
-        return rng.uniform(0.01, 1, (count * BATCH, 28, 28, 1)).astype("float32")
+    images = rng.uniform(0.01, 1, (MOST_STEPS * BATCH, 28, 28, 1)).astype("float32")
 
     def by_fit(count: int) -> None:
-        model.fit(images(count), batch_size=BATCH, verbose=0)
+        model.fit(images[: count * BATCH], batch_size=BATCH, verbose=0)
 
     if form != "keras-function":
         return by_fit
     step = tf.function(model.train_step)
-    batch = tf.constant(images(1))
+    batch = tf.constant(images[:BATCH])
 
     def by_function(count: int) -> None:
         for _ in range(count):
@@ -246,7 +245,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--forms", default=",".join(FORMS))
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=10, help="of a form's turn")
+    parser.add_argument(
+        "--steps",
+        type=int,
+        default=10,
+        choices=range(1, MOST_STEPS + 1),
+        metavar="N",
+        help="of a form's turn",
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--serve", choices=FORMS, help=argparse.SUPPRESS)
     chosen = parser.parse_args()

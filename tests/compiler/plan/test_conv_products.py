@@ -60,6 +60,41 @@ def test_taps_are_columns_or_rows_of_a_product(name, case):
         np.testing.assert_array_equal(result, results[0][:1].repeat(2, 0))
 
 
+# Outputs with their channels, taps, strides, padding; 18 channels are spread.
+SPREAD = [
+    ((9, 8, 1), (3, 3), (2, 2), ((0, 1), (0, 1))),
+    ((10, 13, 3), (4, 5), (2, 3), ((1, 2), (0, 0))),
+    ((7, 9, 4), (3, 3), (3, 1), ((2, 0), (1, 1))),
+    ((11, 12, 1), (3, 4), (4, 2), ((0, 0), (3, 2))),
+    ((23, 2), (9,), (2,), ((4, 4),)),
+    ((5, 6, 4, 1), (3, 2, 3), (2, 2, 1), ((1, 1), (0, 0), (1, 1))),
+]
+
+
+@pytest.mark.parametrize("case", SPREAD, ids=str)
+def test_transposed_taps_are_columns_of_a_product(case):
+    (*outputs, channels), taps, strides, pairs = case
+    sizes = zip(outputs, taps, strides, pairs, strict=True)
+    spatial = [(n + lo + hi - k) // s + 1 for n, k, s, (lo, hi) in sizes]
+    rng = np.random.default_rng(0)
+    dy = rng.standard_normal((3, *spatial, 18)).astype("float32")
+    w = rng.standard_normal((*taps, channels, 18)).astype("float32")
+    attrs = {"strides": strides, "pairs": pairs, "groups": 1}
+    attrs |= {"dilation": (1,) * len(taps), "spatial": tuple(outputs)}
+    program = program_of(OPS["conv_transpose"], [dy, w], attrs)
+    plan = build(program)
+    (product,) = (kernel for kernel in plan.kernels if isinstance(kernel, Contract))
+    assert product.columns[0].size == np.prod(taps) * channels
+    exact = OPS["conv_transpose"].meaning(dy.astype("f8"), w.astype("f8"), **attrs)
+    scale, data = np.abs(exact).max(), {"x0": dy, "x1": w}
+    meant = PlanInterpreter(plan).run(data, {}, 1)["y"][0]
+    np.testing.assert_allclose(meant, exact, atol=1e-5 * scale)
+    results = [compiled(program, n).run(data, {}, 2)["y"] for n in (1, 2, 3)]
+    np.testing.assert_allclose(results[0][1], exact, atol=1e-5 * scale)
+    for result in results:
+        np.testing.assert_array_equal(result, results[0][:1].repeat(2, 0))
+
+
 def test_padding_wider_than_the_kernel_is_left_to_the_plain_way():
     case = ((4, 7, 8, 32), (3, 3), 1, ((4, 3), (1, 1)), (1, 1))
     arrays, attrs = pass_of("conv_kernel", case)

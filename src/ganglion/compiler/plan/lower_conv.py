@@ -23,7 +23,7 @@ from ganglion.compiler.plan.kernels import (
     row_major,
 )
 from ganglion.compiler.plan.lower_copies import fill_border, padded_images
-from ganglion.compiler.plan.lowering import Lowering, contiguous, thread_split
+from ganglion.compiler.plan.lowering import Lowering, Pairs, contiguous, thread_split
 from ganglion.compiler.plan.phases import Phase, phases
 
 
@@ -69,12 +69,30 @@ def _within_reach(taps: Sequence[int], attrs: Mapping[str, Any]) -> bool:
 def _conv_by_taps(low: Lowering, node: Node, kernel: View) -> None:
     """Multiply every pixel by all taps at once, then add up what belongs together."""
     x, w = node.inputs
-    *taps, channels, out = w.shape
+    *taps, _, out = w.shape
     pairs, dilation = node.attrs["pairs"], node.attrs["dilation"]
-    images = padded_images(low, x, ((0, 0),) * len(taps), (0,) * len(taps))
-    columns = math.prod(w.shape) // channels
     by_channel = (len(taps), *range(len(taps)), len(taps) + 1)
-    weights = contiguous(low, kernel, w.shape, by_channel).buffer
+    products = _products_of_taps(low, node, x, kernel, by_channel, pairs)
+    steps = row_major((*taps, out))
+    shifts = tuple(
+        products.strides[i + 1] * dilation[i] + steps[i] for i in range(len(taps))
+    )
+    load = Load(node.dtype, View(products.buffer, (*products.strides[:-1], 1, *shifts)))
+    target = View.of(low.allocate(node))
+    low.emit(Loop.of("sum", (*node.shape, *taps), load, target, len(taps), "sum"))
+
+
+def _products_of_taps(
+    low: Lowering, node: Node, x: Value, kernel: View, order: Shape, pairs: Pairs
+) -> View:
+    """Return the products of all pixels and taps, with zeros around the pixels.
+
+    The order of a kernel's axes begins with the channels of the pixels.
+    """
+    w = node.inputs[1]
+    channels, columns = x.shape[-1], w.size // x.shape[-1]
+    images = padded_images(low, x, ((0, 0),) * len(pairs), (0,) * len(pairs))
+    weights = contiguous(low, kernel, w.shape, order).buffer
     padded = tuple(
         n + lo + hi for n, (lo, hi) in zip(x.shape[1:-1], pairs, strict=True)
     )
@@ -92,7 +110,7 @@ def _conv_by_taps(low: Lowering, node: Node, kernel: View) -> None:
     )
     low.emit(
         Contract(
-            "conv",
+            node.op.name,
             (batch,),
             tuple(rows),
             (Axis(columns, 0, 1, 1),),
@@ -102,13 +120,7 @@ def _conv_by_taps(low: Lowering, node: Node, kernel: View) -> None:
             replace(products, offset=inside),
         )
     )
-    steps = row_major((*taps, out))
-    shifts = tuple(
-        products.strides[i + 1] * dilation[i] + steps[i] for i in range(len(taps))
-    )
-    load = Load(node.dtype, View(products.buffer, (*products.strides[:-1], 1, *shifts)))
-    target = View.of(low.allocate(node))
-    low.emit(Loop.of("sum", (*node.shape, *taps), load, target, len(taps), "sum"))
+    return products
 
 
 def _emit_conv(
@@ -223,6 +235,9 @@ def lower_conv_transpose(low: Lowering, node: Node) -> None:
     if not strided and lower_winograd.chosen(low, node, kernel, dy.shape, node.shape):
         lower_winograd.lower_conv_transpose(low, node, tuple(pairs))
         return
+    if low.target.few_channels_by_taps and _spreads_to_few_channels(w.shape, attrs):
+        _conv_transpose_by_taps(low, node)
+        return
     transposed, shape = _transposed_kernel(low, w, groups)
     if low.target.strides_by_phase and shape[-1] > 1 and _has_phases(attrs):
         _conv_transpose_by_phase(low, node, transposed, shape)
@@ -246,6 +261,56 @@ def _phases(node: Node) -> list[list[Phase]]:
     edges = [edge for edge, _ in attrs["pairs"]]
     sizes = zip(attrs["strides"], edges, taps, node.shape[1:-1], strict=True)
     return [phases(*axis) for axis in sizes]
+
+
+def _spreads_to_few_channels(kernel: Shape, attrs: Mapping[str, Any]) -> bool:
+    """Return whether a transposed convolution leaves vectors mostly empty."""
+    *taps, out, into = kernel
+    return (
+        attrs["groups"] == 1
+        and _has_phases(attrs)
+        and out <= FEW_CHANNELS
+        and into >= MANY_CHANNELS
+        and math.prod(taps) * out >= FEWEST_COLUMNS
+    )
+
+
+def _conv_transpose_by_taps(low: Lowering, node: Node) -> None:
+    """Multiply every pixel by all taps at once; each phase adds up its own."""
+    dy, w = node.inputs
+    every, taps = _phases(node), w.shape[:-2]
+    pairs = tuple(
+        (
+            max(0, *(-phase.before for phase in own), 0),
+            max(0, *(phase.after - size for phase in own), 0),
+        )
+        for own, size in zip(every, dy.shape[1:-1], strict=True)
+    )
+    by_channel = (len(taps) + 1, *range(len(taps)), len(taps))
+    kernel = View.of(low.store(w))
+    products = _products_of_taps(low, node, dy, kernel, by_channel, pairs)
+    out = View.of(low.allocate(node))
+    if any(not phase.taps for own in every for phase in own):  # they stay zero
+        low.emit(Loop.of("fill", node.shape, Literal(node.dtype, 0.0), out))
+    steps = row_major((*taps, w.shape[-2]))
+    for own in itertools.product(*every):
+        if not all(phase.taps for phase in own):
+            continue
+        start, to, pixels, places, shifts = 0, out.offset, [], [], []
+        for i, phase in enumerate(own):
+            pixel, place = products.strides[i + 1], out.strides[i + 1]
+            start += (pairs[i][0] + phase.begin) * pixel + phase.first * steps[i]
+            to += phase.offset * place
+            pixels.append(pixel)
+            places.append(place * phase.stride)
+            shifts.append(phase.stride * steps[i] - pixel)
+        strides = (products.strides[0], *pixels, 1, *shifts)
+        load = Load(node.dtype, View(products.buffer, strides, start))
+        view = View(out.buffer, (out.strides[0], *places, 1), to)
+        counts = (phase.count for phase in own)
+        sums = (phase.taps for phase in own)
+        shape = (node.shape[0], *counts, node.shape[-1], *sums)
+        low.emit(Loop.of("sum", shape, load, view, len(taps), "sum"))
 
 
 def _conv_transpose_by_phase(

@@ -268,7 +268,7 @@ def _spreads_to_few_channels(kernel: Shape, attrs: Mapping[str, Any]) -> bool:
     *taps, out, into = kernel
     return (
         attrs["groups"] == 1
-        and _has_phases(attrs)
+        and max(attrs["dilation"]) == 1
         and out <= FEW_CHANNELS
         and into >= MANY_CHANNELS
         and math.prod(taps) * out >= FEWEST_COLUMNS

@@ -14,6 +14,7 @@ Products of large matrices are in `packed_gemm`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
@@ -522,6 +523,11 @@ class Contraction:
             elif self._is_far_apart(axis):
                 below = 2 * tile.size - 1  # the last row of the next tile
                 self.emitter.prefetch(self.text.address(left, self.element, below), 1)
+            elif self._is_long_stream(axis):
+                # A line a step: the rows of the next tile, one behind the other.
+                line = self.text.times(index, CPU.line_bytes // self.dtype.itemsize)
+                ahead = self.text.add(line, tile.size * axis.size)
+                self.emitter.prefetch(self.text.address(a, self.element, ahead), 1)
             return self._inner(tile, depth + 1, left, right, carried)
 
         def run(start: str, carried: list[Val]) -> list[Val]:
@@ -544,6 +550,17 @@ class Contraction:
         """
         far = axis.left * self.dtype.itemsize >= CPU.prefetched_stride
         return self.tiled.left == 1 and len(self.kernel.inner) == 1 and far
+
+    def _is_long_stream(self, axis: Axis) -> bool:
+        """Return whether many short rows are read, one behind the other.
+
+        A tile reads all of its rows at once: each is too short for a processor to see
+        that it is a stream.
+        """
+        outer = math.prod(a.size for a in (*self.kernel.batch, *self.kernel.rows))
+        short = axis.left == 1 and axis.size == self.tiled.left
+        size = outer * axis.size * self.dtype.itemsize
+        return short and len(self.kernel.inner) == 1 and size >= CPU.own_cache
 
     def _prefetch_row(self, tile: Tile, row: str) -> None:
         """Prefetch what a row of a tile goes on with."""

@@ -109,14 +109,25 @@ def new_folder(path: str | os.PathLike[str], *, durable: bool = True) -> Iterato
         yield part
         if durable:
             _sync_files(part)
-        _remove(target)
-        os.replace(part, target)
+        _put_in_place(part, target)
     finally:
         _remove(part)
         if lock is not None:
             os.close(lock)
     if durable:
         _sync_folder(target.parent)
+
+
+def _put_in_place(part: Path, target: Path) -> None:
+    """Rename a folder; another one that is put there meanwhile is removed, too."""
+    for is_last in (False, False, True):
+        _remove(target)
+        try:
+            os.replace(part, target)
+            return
+        except OSError as error:
+            if is_last or error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
 
 
 def clear_leftovers(folder: Path, name: str = "") -> None:

@@ -188,6 +188,22 @@ def test_of_several_files_all_are_written_or_none(tmp_path, is_there):
     assert {path.read_bytes() for path in tmp_path.iterdir()} == {b"new"}
 
 
+def test_of_two_new_folders_the_last_one_stays(tmp_path, monkeypatch):
+    """Another process may put its own there just before this one is renamed."""
+    place, replace, others = tmp_path / "new", os.replace, [b"first", b"second"]
+
+    def replace_late(part, target):
+        if others:
+            target.mkdir()
+            (target / "other").write_bytes(others.pop())
+        replace(part, target)
+
+    monkeypatch.setattr(os, "replace", replace_late)
+    with files.new_folder(place) as part:
+        (part / "own").write_bytes(b"own")
+    assert (os.listdir(tmp_path), os.listdir(place)) == (["new"], ["own"])
+
+
 def test_a_new_folder_is_there_whole_or_not_at_all(tmp_path):
     place = tmp_path / "new"
 

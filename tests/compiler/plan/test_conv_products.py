@@ -38,6 +38,17 @@ def pass_of(name, case):
     return [array.astype("float32") for array in arrays], attrs | more
 
 
+def check_meaning(program, plan, data, exact):
+    """Compare the interpreter and 1 to 3 threads, of equal bits, with doubles."""
+    scale = np.abs(exact).max()
+    meant = PlanInterpreter(plan).run(data, {}, 1)["y"][0]
+    np.testing.assert_allclose(meant, exact, atol=1e-5 * scale)
+    results = [compiled(program, n).run(data, {}, 2)["y"] for n in (1, 2, 3)]
+    np.testing.assert_allclose(results[0][1], exact, atol=1e-5 * scale)
+    for result in results:
+        np.testing.assert_array_equal(result, results[0][:1].repeat(2, 0))
+
+
 @pytest.mark.parametrize("name", ["conv", "conv_kernel"])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_taps_are_columns_or_rows_of_a_product(name, case):
@@ -51,13 +62,7 @@ def test_taps_are_columns_or_rows_of_a_product(name, case):
     axes = product.columns if name == "conv" else product.rows
     assert np.prod([axis.size for axis in axes]) == np.prod(case[1]) * case[2]
     exact = OPS[name].meaning(*(array.astype("float64") for array in arrays), **attrs)
-    scale = np.abs(exact).max()
-    meant = PlanInterpreter(plan).run(data, {}, 1)["y"][0]
-    np.testing.assert_allclose(meant, exact, atol=1e-5 * scale)
-    results = [compiled(program, n).run(data, {}, 2)["y"] for n in (1, 2, 3)]
-    np.testing.assert_allclose(results[0][1], exact, atol=1e-5 * scale)
-    for result in results:
-        np.testing.assert_array_equal(result, results[0][:1].repeat(2, 0))
+    check_meaning(program, plan, data, exact)
 
 
 # Outputs with their channels, taps, strides, padding; 18 channels are spread.
@@ -87,13 +92,7 @@ def test_transposed_taps_are_columns_of_a_product(case):
     (product,) = (kernel for kernel in plan.kernels if isinstance(kernel, Contract))
     assert product.columns[0].size == np.prod(taps) * channels
     exact = OPS["conv_transpose"].meaning(dy.astype("f8"), w.astype("f8"), **attrs)
-    scale, data = np.abs(exact).max(), {"x0": dy, "x1": w}
-    meant = PlanInterpreter(plan).run(data, {}, 1)["y"][0]
-    np.testing.assert_allclose(meant, exact, atol=1e-5 * scale)
-    results = [compiled(program, n).run(data, {}, 2)["y"] for n in (1, 2, 3)]
-    np.testing.assert_allclose(results[0][1], exact, atol=1e-5 * scale)
-    for result in results:
-        np.testing.assert_array_equal(result, results[0][:1].repeat(2, 0))
+    check_meaning(program, plan, {"x0": dy, "x1": w}, exact)
 
 
 def test_padding_wider_than_the_kernel_is_left_to_the_plain_way():

@@ -41,7 +41,7 @@ from ganglion.compiler.cuda.launches import (
     Schedule,
     fused_kernels_of,
 )
-from ganglion.compiler.cuda.one_block import ResidentMemory, turns_of
+from ganglion.compiler.cuda.one_block import ResidentMemory, pipelined_kernels
 from ganglion.compiler.cuda.pipeline import build
 from ganglion.compiler.cuda.pool_grad import emit_pool_back
 from ganglion.compiler.cuda.reduce import emit_reduction
@@ -150,7 +150,7 @@ class Function:
             start += partition.blocks
             if partition.memory:
                 self._keep_state(partition, partition.memory)
-                lines = self._turns(partition, partition.memory)
+                lines = self._resident_step(partition, partition.memory)
             else:
                 lines = self._calls(partition, block)
             self._partitions.append((start, lines))
@@ -220,29 +220,31 @@ class Function:
         name = self._bodies.setdefault(body.text, f"body{len(self._bodies)}")
         return f"${{kernel}}_{name}({', '.join(arguments)});"
 
-    def _turns(self, partition: PartitionText, memory: ResidentMemory) -> list[str]:
-        """Return what a block does in each step; note what it does before all."""
+    def _resident_step(
+        self, partition: PartitionText, memory: ResidentMemory
+    ) -> list[str]:
+        """Return the calls of a step of a resident block; add its prologue."""
         lines = []
-        for number, (turn, body) in enumerate(
-            zip(memory.turns, partition.bodies, strict=True)
+        for number, (kernel, body) in enumerate(
+            zip(memory.kernels, partition.bodies, strict=True)
         ):
-            step = "0" if turn.before_steps else "(step + 1)"
-            step = step if turn.before_steps or turn.for_next else "step"
+            step = "(step + 1)" if kernel.for_next else "step"
+            step = "0" if kernel.is_prologue else step
             arguments = [self._block, "1"]
             for buffer in body.buffers:
                 address = partition.staged(buffer) or self._argument(buffer)
-                ahead = memory.ahead.get(buffer.key)
-                if ahead and not turn.ahead:  # which makes it, from its start on
-                    address += f" + {step} % {ahead.steps} * {ahead.size}"
+                prefetch = memory.row_prefetches.get(buffer.key)
+                if prefetch and not kernel.row_prefetch:  # reads one of its steps
+                    address += f" + {step} % {prefetch.steps} * {prefetch.size}"
                 arguments.append(address)
             call = self._call(body, arguments)
-            if turn.before_steps:
+            if kernel.is_prologue:
                 self._before += [f"  {call}", "  BARRIER;"]
                 continue
-            if number not in memory.independent:
+            if number not in memory.needs_no_barrier:
                 lines.append("BARRIER;")
-            if turn.ahead:
-                lines.append(f"if ({step} % {turn.ahead.steps} == 0)")
+            if kernel.row_prefetch:
+                lines.append(f"if ({step} % {kernel.row_prefetch.steps} == 0)")
             lines.append(call)
         return [f"    {line}" for line in lines]
 
@@ -588,16 +590,17 @@ def _joined(partitions: list[PartitionText]) -> list[PartitionText]:
 
 
 def resident_partition(schedule: Schedule, spec: GpuSpec) -> PartitionText:
-    """Return all kernels of a step as bodies of one block.
+    """Return all kernels of a step as bodies of a single resident block.
 
-    Rather less is made ahead than that two blocks find no room on a processor.
+    It prefetches the rows of as many steps as leave room for another block on the same
+    multiprocessor.
     """
     context = LaunchContext(spec, spec.half, alone=True)
 
-    def partition(steps: int) -> PartitionText:
-        turns = turns_of(schedule, steps)
-        bodies = [emit_fused(turn.emitted, context) for turn in turns]
-        memory = ResidentMemory.of(schedule, turns, bodies)
+    def partition(max_steps: int) -> PartitionText:
+        kernels = pipelined_kernels(schedule, max_steps)
+        bodies = [emit_fused(kernel.emitted, context) for kernel in kernels]
+        memory = ResidentMemory.of(schedule, kernels, bodies)
         return PartitionText(bodies, 1, Priority.CRITICAL, memory=memory)
 
     choices = [partition(steps) for steps in (8, 4, 2, 1)]

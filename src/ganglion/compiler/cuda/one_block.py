@@ -1,7 +1,8 @@
-"""How one block takes many steps: which kernels when, and where their arrays are.
+"""How one thread block runs many steps: kernel order, barriers, shared memory.
 
-All arrays of a step are in the block's shared memory. The order of rows is drawn for
-several steps at a time, and what comes from far away is fetched for the next step.
+All arrays of a step are in the block's shared memory. Steps are software-pipelined:
+the order of rows is drawn for several steps at a time, and a step's data is fetched
+from global memory during the step before.
 """
 
 from __future__ import annotations
@@ -39,16 +40,17 @@ from ganglion.compiler.plan.kernels import (
 from ganglion.compiler.plan.plan import rounded
 
 BANKS = 32  # of shared memory, each of 4 bytes
-_SCRATCH = ("scratch", "")  # what the threads of a kernel tell each other
+_WARPS = THREADS // 32
+_SCRATCH = ("scratch", "")  # shared memory for reductions over a kernel's threads
 
 
-def run_in_block(schedule: Schedule) -> Schedule:
-    """Note how one block runs kernels: where arrays and their first threads are.
+def place_in_block(schedule: Schedule) -> Schedule:
+    """Choose which arrays are swizzled, and the warp that each kernel starts with.
 
-    Rows of as many elements as there are banks of shared memory, or of several times as
-    many, would all begin in the same one, and threads that read a column wait for each
-    other: elements of such rows change places. Small loops that run side by side begin
-    with different warps, from the last one on: the first ones have most of the others.
+    Where the length of rows is a multiple of the number of banks, a column lies in a
+    single bank, and reads of it are serialized unless rows are swizzled. Small loops of
+    a launch run at the same time: each starts with other warps, taken from the last one
+    down, since most of the other kernels' work is done by the first ones.
     """
     swizzled = {
         buffer.key: buffer.shape[-1]
@@ -56,93 +58,96 @@ def run_in_block(schedule: Schedule) -> Schedule:
         for buffer in fused.buffers()
         if buffer.kind in ("arena", "state") and _has_aligned_rows(buffer)
     }
-    for key in schedule.step.persistent:  # these are not in shared memory
+    for key in schedule.step.persistent:  # these are in global memory
         swizzled.pop(key, None)
-    warps = THREADS // 32
     for launch in schedule.every:
-        busy = 0
+        warps_taken = 0
         for fused in launch.fused_kernels:
-            needed, first = _warps_needed(fused.kernel), 0
-            if needed < warps:
-                busy += needed
-                first = -busy % warps
-            fused.in_block = InBlock(swizzled, first)
+            first_warp = 0
+            if (warps := _warps_needed(fused.kernel)) < _WARPS:
+                warps_taken += warps
+                first_warp = -warps_taken % _WARPS
+            fused.in_block = InBlock(swizzled, first_warp)
     return replace(schedule)
 
 
 def _warps_needed(kernel: Kernel) -> int:
-    """Return how many warps have something to do in a kernel."""
-    most = THREADS // 32
+    """Return how many warps of the block have work in a kernel."""
     if not isinstance(kernel, Loop):
-        return most
-    return min(-(-math.prod(kernel.shape) // 32), most)
+        return _WARPS
+    return min(-(-math.prod(kernel.shape) // 32), _WARPS)
 
 
 def _has_aligned_rows(buffer: Buffer) -> bool:
-    """Return whether all rows of an array would begin in the same bank."""
+    """Return whether all rows of an array would start in the same bank."""
     is_matrix = len(buffer.shape) > 1 and buffer.size > buffer.shape[-1]
     return is_matrix and buffer.dtype == np.float32 and buffer.shape[-1] % BANKS == 0
 
 
 @dataclass(frozen=True)
-class Ahead:
-    """A loop over the rows of a batch that is computed for several steps at a time.
+class RowPrefetch:
+    """A loop over the rows of a batch, widened to compute several steps at a time.
 
-    Few threads would take as long for one step: they draw the order of the rows, which
-    is a long chain of numbers for each, and gather what is at one place in each row.
+    It draws the order of rows, a long chain of dependent instructions for each of few
+    threads, and gathers one element of each row: more rows take no longer.
     """
 
-    fused: FusedKernel  # for all those steps
-    keys: frozenset[BufferKey]  # of its arrays
+    fused: FusedKernel  # over the rows of all these steps
+    keys: frozenset[BufferKey]  # of the arrays that it writes
     steps: int
     size: int  # elements of one step
 
 
 @dataclass(frozen=True)
-class Turn:
-    """A kernel of a step, or of the next one, and in which steps it is run."""
+class PipelinedKernel:
+    """A kernel in the block's loop over steps, and the step that it computes for."""
 
     fused: FusedKernel
-    ahead: Ahead | None = None
-    before_steps: bool = False  # once, for the first one
-    for_next: bool = False
+    row_prefetch: RowPrefetch | None = None
+    is_prologue: bool = False  # before the loop, for the first step
+    for_next: bool = False  # in each step, for the one after it
 
     @property
     def emitted(self) -> FusedKernel:
-        """The kernel as it is written."""
-        return self.ahead.fused if self.ahead else self.fused
+        """The kernel whose text is emitted."""
+        return self.row_prefetch.fused if self.row_prefetch else self.fused
 
 
 @dataclass(frozen=True)
 class ResidentMemory:
-    """Where arrays are in a block's shared memory; which kernels need no barrier."""
+    """The layout of a block's shared memory, and which kernels need no barrier."""
 
-    turns: Sequence[Turn]
+    kernels: Sequence[PipelinedKernel]
     offsets: Mapping[BufferKey, int]
     end: int  # bytes in all
-    independent: Collection[int]
-    swizzled: Mapping[BufferKey, int]  # see `run_in_block`
+    needs_no_barrier: Collection[int]  # numbers of kernels
+    swizzled: Mapping[BufferKey, int]  # see `place_in_block`
 
     @cached_property
-    def ahead(self) -> dict[BufferKey, Ahead]:
-        """What is made ahead, by its arrays."""
-        ahead = [turn.ahead for turn in self.turns if turn.ahead]
-        return {key: each for each in ahead for key in each.keys}
+    def row_prefetches(self) -> dict[BufferKey, RowPrefetch]:
+        """The widened loops, by the arrays that they write."""
+        prefetches = [k.row_prefetch for k in self.kernels if k.row_prefetch]
+        return {key: prefetch for prefetch in prefetches for key in prefetch.keys}
 
     @classmethod
     def of(
-        cls, schedule: Schedule, turns: Sequence[Turn], bodies: Sequence[Emitted]
+        cls,
+        schedule: Schedule,
+        kernels: Sequence[PipelinedKernel],
+        bodies: Sequence[Emitted],
     ) -> ResidentMemory:
-        """Give each array of a step its place."""
+        """Lay out the block's memory: scratch, the arena, variables, row prefetches."""
         end = rounded(max(body.shared for body in bodies), SHARED_ALIGNMENT)
         offsets = {key: end + start for key, start in schedule.offsets.items()}
         end += rounded(schedule.arena, SHARED_ALIGNMENT)
-        sizes: dict[BufferKey, int] = defaultdict(int)  # at most, of what is made ahead
+        sizes: dict[BufferKey, int] = defaultdict(int)
         for buffer in (buffer for body in bodies for buffer in body.buffers):
+            # Readers of a row prefetch know the array of a single step.
             sizes[buffer.key] = max(sizes[buffer.key], buffer.nbytes)
-        persistent = [key for key in sizes if key[0] == "state"]
-        longer = {key for turn in turns if turn.ahead for key in turn.ahead.keys}
-        for key in (*persistent, *sorted(longer)):
+        variables = [key for key in sizes if key[0] == "state"]
+        prefetches = [k.row_prefetch for k in kernels if k.row_prefetch]
+        prefetched = {key for prefetch in prefetches for key in prefetch.keys}
+        for key in (*variables, *sorted(prefetched)):
             offsets[key] = end
             end += rounded(sizes[key], SHARED_ALIGNMENT)
         ranges = {
@@ -150,154 +155,161 @@ class ResidentMemory:
             for key, start in offsets.items()
             if key in sizes
         }
-        in_block = turns[0].fused.in_block
+        in_block = kernels[0].fused.in_block
         assert in_block is not None
-        independent = _independent(turns, bodies, ranges)
-        return cls(turns, offsets, end, independent, in_block.swizzled)
+        independent = _independent_kernels(kernels, bodies, ranges)
+        return cls(kernels, offsets, end, independent, in_block.swizzled)
 
 
-def _independent(
-    turns: Sequence[Turn],
+def _independent_kernels(
+    kernels: Sequence[PipelinedKernel],
     bodies: Sequence[Emitted],
     ranges: Mapping[BufferKey, tuple[int, int]],
 ) -> set[int]:
-    """Return which kernels need no barrier before them.
+    """Return the numbers of kernels that need no barrier before them.
 
-    They do not write what others read or write since the last barrier, nor the other
-    way round. Arrays share memory, and so do sums over threads.
+    These have no conflict with any kernel since the last barrier, where arrays that
+    share memory, and the scratch memory of reductions, count as the same array.
     """
 
-    def meet(some: Iterable[BufferKey], others: Collection[BufferKey]) -> bool:
-        for key in some:
+    def conflict(keys: Iterable[BufferKey], others: Collection[BufferKey]) -> bool:
+        for key in keys:
             start, end = ranges.get(key, (0, 0))
             for other in others:
-                first, last = ranges.get(other, (0, 0))
-                if key == other or (start < last and first < end):
+                other_start, other_end = ranges.get(other, (0, 0))
+                if key == other or (start < other_end and other_start < end):
                     return True
         return False
 
-    result: set[int] = set()
-    read: set[BufferKey] = set()
+    independent: set[int] = set()
+    read: set[BufferKey] = set()  # since the last barrier
     written: set[BufferKey] = set()
-    for number, (turn, body) in enumerate(zip(turns, bodies, strict=True)):
-        reads, writes = turn.fused.reads(), set(turn.fused.writes())
+    for number, (kernel, body) in enumerate(zip(kernels, bodies, strict=True)):
+        if kernel.is_prologue:  # each has a barrier behind it
+            continue
+        reads, writes = kernel.fused.reads(), set(kernel.fused.writes())
         if body.shared:
             writes.add(_SCRATCH)
-        if turn.before_steps:  # and behind these is a barrier
-            continue
-        if not meet(reads, written) and not meet(writes, read | written):
-            result.add(number)
+        if not conflict(reads, written) and not conflict(writes, read | written):
+            independent.add(number)
         else:
             read, written = set(), set()
         read, written = read | reads, written | writes
-    return result
+    return independent
 
 
-# ---- several steps at a time ---------------------------------------------------------
+# ---- software pipelining of steps ----------------------------------------------------
 
 
-def turns_of(schedule: Schedule, most: int) -> list[Turn]:
-    """Return all that a block does in a step; what is made ahead, for `most` steps."""
-    every = [fused for _, fused in fused_kernels_of(schedule.every)]
-    ahead = _made_ahead(every, most)
-    turns = [Turn(fused, ahead.get(id(fused))) for fused in every]
-    if not _is_fetched_first(schedule) or turns[0].ahead is None:
-        return turns
-    order, fetch, *others = turns
+def pipelined_kernels(schedule: Schedule, max_steps: int) -> list[PipelinedKernel]:
+    """Return the kernels of the loop over steps in order, behind its prologue.
+
+    A row prefetch computes at most `max_steps` steps at a time.
+    """
+    fused_kernels = [fused for _, fused in fused_kernels_of(schedule.every)]
+    prefetches = _row_prefetches(fused_kernels, max_steps)
+    kernels = [PipelinedKernel(f, prefetches.get(id(f))) for f in fused_kernels]
+    if not _can_prefetch_batch(schedule) or kernels[0].row_prefetch is None:
+        return kernels
+    order, gather, *others = kernels
     last = len(others) - sum(1 for _ in schedule.every[-1].fused_kernels)
+    next_order = _from_next_step(kernels[0].row_prefetch)
     return [
-        replace(order, before_steps=True),
-        replace(fetch, before_steps=True),
+        replace(order, is_prologue=True),
+        replace(gather, is_prologue=True),
         *others[:last],
-        replace(order, ahead=_of_next_step(turns[0].ahead), for_next=True),
+        replace(order, row_prefetch=next_order, for_next=True),
         *others[last:],
-        replace(fetch, for_next=True),
+        replace(gather, for_next=True),
     ]
 
 
-def fetched_first(schedule: Schedule) -> set[BufferKey]:
-    """Return what a step begins with, and the one before it has fetched by then."""
-    if not _is_fetched_first(schedule):
+def prefetched_batch(schedule: Schedule) -> set[BufferKey]:
+    """Return the arrays of a batch that the step before has prefetched."""
+    if not _can_prefetch_batch(schedule):
         return set()
     return {key for launch in schedule.every[:2] for key in launch.writes()}
 
 
-def _is_fetched_first(schedule: Schedule) -> bool:
-    """Return whether a step begins with the order of its rows, and with some data.
+def _can_prefetch_batch(schedule: Schedule) -> bool:
+    """Return whether the first two launches can run for the next step, within this.
 
-    Both can be there when it begins: nothing but these loops waits for the order, and
-    nobody needs the data any more when a step ends.
+    They must draw the order of rows and gather their data, from nothing that a step
+    computes before its last launch. The last launches must not touch the results:
+    those of the next step are computed beside them.
     """
     first = [list(launch.fused_kernels) for launch in schedule.every[:2]]
     if len(schedule.every) < 5 or list(map(len, first)) != [1, 1]:
         return False
-    (order,), (fetch,) = first
-    every = [fused for _, fused in fused_kernels_of(schedule.every)]
-    if not is_map(fetch.kernel) or id(order) not in _made_ahead(every, 2):
+    (order,), (gather,) = first
+    fused_kernels = [fused for _, fused in fused_kernels_of(schedule.every)]
+    if not is_map(gather.kernel) or id(order) not in _row_prefetches(fused_kernels, 2):
         return False
-    *before, last = ({*_touched([launch])} for launch in schedule.every)
+    *_, second_last, last = (set(_touched(launch)) for launch in schedule.every)
     written = {key for launch in schedule.every[:-1] for key in launch.writes()}
     return (
-        {key for key in fetch.reads() if key[0] != "data"} <= order.writes()
-        and all(key[0] == "arena" for key in fetch.writes())
+        {key for key in gather.reads() if key[0] != "data"} <= order.writes()
+        and all(key[0] == "arena" for key in gather.writes())
         and (order.reads() - order.writes()).isdisjoint(written)
-        and order.writes().isdisjoint(before[-1] | last)
-        and fetch.writes().isdisjoint(last)
+        and order.writes().isdisjoint(second_last | last)
+        and gather.writes().isdisjoint(last)
     )
 
 
-def _touched(launches: Iterable[Launch]) -> Iterator[BufferKey]:
-    """Yield all that launches read or write."""
-    for _, fused in fused_kernels_of(launches):
+def _touched(launch: Launch) -> Iterator[BufferKey]:
+    """Yield everything that a launch reads or writes."""
+    for fused in launch.fused_kernels:
         yield from fused.reads() | fused.writes()
 
 
-def _of_next_step(ahead: Ahead) -> Ahead:
-    """Return what is made ahead from the next step on."""
-    kernel = ahead.fused.kernel
+def _from_next_step(prefetch: RowPrefetch) -> RowPrefetch:
+    """Return a row prefetch that starts with the next step."""
+    kernel = prefetch.fused.kernel
     assert isinstance(kernel, Loop)
     assert isinstance(kernel.expr, Shuffled)
     position = kernel.expr.position
     load, index = position.children
     assert isinstance(index, Index)
-    position = position.with_children(load, replace(index, offset=ahead.size))
+    position = position.with_children(load, replace(index, offset=prefetch.size))
     outputs = ((replace(kernel.expr, position=position), kernel.target),)
-    later = replace(kernel, outputs=outputs)
-    return replace(ahead, fused=replace(ahead.fused, kernel=later))
+    shifted = replace(kernel, outputs=outputs)
+    return replace(prefetch, fused=replace(prefetch.fused, kernel=shifted))
 
 
-def _made_ahead(every: Sequence[FusedKernel], most: int) -> dict[int, Ahead]:
-    """Return the loops that draw the order of rows, each for so many steps at most."""
+def _row_prefetches(
+    fused_kernels: Sequence[FusedKernel], max_steps: int
+) -> dict[int, RowPrefetch]:
+    """Return the loops that draw the order of rows, widened to several steps, by id."""
     advances = {
         key: step
-        for fused in every
+        for fused in fused_kernels
         for kernel in fused.kernels
         if isinstance(kernel, Loop)
         for expr, view in kernel.outputs
         for key, step in [_advance(expr, view.buffer)]
         if step
     }
-    found: dict[int, Ahead] = {}
-    for fused in every:
+    prefetches: dict[int, RowPrefetch] = {}
+    for fused in fused_kernels:
         kernel, *epilogues = fused.kernels
         if not isinstance(kernel, Loop) or len(kernel.outputs) > 1:
             continue
-        position = _shuffled_position(kernel)
+        counter = _shuffle_counter(kernel)
         (rows,) = kernel.shape if len(kernel.shape) == 1 else (0,)
-        if position is None or not rows or advances.get(position) != rows:
+        if counter is None or not rows or advances.get(counter) != rows:
             continue
         if not all(_reads_data(epilogue, kernel) for epilogue in epilogues):
             continue
-        if (steps := min(THREADS // rows, most)) > 1:
-            longer = [_for_steps(loop, steps) for loop in (kernel, *fused.epilogues)]
-            keys = frozenset(b.key for loop in longer for b in loop.writes())
-            ahead = replace(fused, kernel=longer[0], epilogues=longer[1:])
-            found[id(fused)] = Ahead(ahead, keys, steps, rows)
-    return found
+        if (steps := min(THREADS // rows, max_steps)) > 1:
+            loops = [_widened(loop, steps) for loop in (kernel, *fused.epilogues)]
+            keys = frozenset(b.key for loop in loops for b in loop.writes())
+            widened = replace(fused, kernel=loops[0], epilogues=loops[1:])
+            prefetches[id(fused)] = RowPrefetch(widened, keys, steps, rows)
+    return prefetches
 
 
 def _reads_data(epilogue: Kernel, producer: Loop) -> bool:
-    """Return whether an epilogue of one axis reads only its producer, and data."""
+    """Return whether an epilogue of one axis reads only its producer and the data."""
     return (
         isinstance(epilogue, Loop)
         and epilogue.shape == producer.shape
@@ -309,8 +321,8 @@ def _reads_data(epilogue: Kernel, producer: Loop) -> bool:
     )
 
 
-def _for_steps(loop: Loop, steps: int) -> Loop:
-    """Return a loop over the rows of one step for those of several."""
+def _widened(loop: Loop, steps: int) -> Loop:
+    """Return a loop over the rows of a step, over those of several steps."""
     shape = (steps * loop.shape[0],)
     outputs = [
         (expr, View.of(replace(view.buffer, shape=shape)))
@@ -320,17 +332,17 @@ def _for_steps(loop: Loop, steps: int) -> Loop:
 
 
 def _advance(expr: Expr, buffer: Buffer) -> tuple[BufferKey, int]:
-    """Return by how much a step advances a counter, 0 if it is none."""
+    """Return a buffer, and by how much a step advances it: 0 if it is no counter."""
     if isinstance(expr, Apply) and expr.op == "add":
         load, step = expr.args
-        counts = isinstance(load, Load) and load.view.buffer.key == buffer.key
-        if counts and isinstance(step, Literal):
+        reads_itself = isinstance(load, Load) and load.view.buffer.key == buffer.key
+        if reads_itself and isinstance(step, Literal):
             return buffer.key, int(step.value)
     return buffer.key, 0
 
 
-def _shuffled_position(kernel: Loop) -> BufferKey | None:
-    """Return the counter from which on rows are drawn, if that is all a loop does."""
+def _shuffle_counter(kernel: Loop) -> BufferKey | None:
+    """Return the counter of the first row, if a loop only draws the order of rows."""
     expr = kernel.expr
     if not isinstance(expr, Shuffled) or not isinstance(expr.position, Apply):
         return None
@@ -339,5 +351,5 @@ def _shuffled_position(kernel: Loop) -> BufferKey | None:
     load, index = expr.position.args
     if not isinstance(load, Load) or not isinstance(index, Index):
         return None
-    is_plain = index.strides == (1,) and index.offset == 0 and kernel.target.offset == 0
-    return load.view.buffer.key if is_plain else None
+    from_start = index.offset == 0 and kernel.target.offset == 0
+    return load.view.buffer.key if from_start and index.strides == (1,) else None

@@ -14,7 +14,7 @@ from ganglion.compiler.cuda.launches import (
     verify_schedule,
     verify_step,
 )
-from ganglion.compiler.cuda.one_block import run_in_block
+from ganglion.compiler.cuda.one_block import place_in_block
 from ganglion.compiler.cuda.passes.prefetch import keep_prefetched_exact, split_prefetch
 from ganglion.compiler.cuda.passes.products import (
     depthwise_as_loops,
@@ -229,7 +229,7 @@ def pipeline(spec: GpuSpec) -> Pipeline:
             Pass(
                 "in-block",
                 "columns are read from different banks, small loops run side by side",
-                run_in_block,
+                place_in_block,
                 lambda schedule: schedule.step.resident,
             ),
             Pass(

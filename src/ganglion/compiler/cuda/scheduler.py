@@ -42,7 +42,7 @@ from ganglion.compiler.cuda.launches import (
     without,
     written_before,
 )
-from ganglion.compiler.cuda.one_block import fetched_first
+from ganglion.compiler.cuda.one_block import prefetched_batch
 from ganglion.compiler.cuda.target import TUNING
 from ganglion.compiler.plan.epilogues import is_flat, is_map
 from ganglion.compiler.plan.kernels import BufferKey, Contract, Kernel, Load, Loop
@@ -495,7 +495,7 @@ def allocate(schedule: Schedule) -> Schedule:
                 workspace[key] = end
                 end += rounded(buffer.nbytes, ALIGNMENT)
     lives, sizes = lifetimes(schedule)
-    for key in fetched_first(schedule) if schedule.step.resident else ():
+    for key in prefetched_batch(schedule) if schedule.step.resident else ():
         lives[key] = (0, len(schedule.every) - 1)
     alignment = SHARED_ALIGNMENT if schedule.step.resident else ALIGNMENT
     rounded_sizes = {key: rounded(size, alignment) for key, size in sizes.items()}

@@ -26,6 +26,7 @@ from ganglion.compiler.plan.winograd import (
     matrices,
     padded,
     panels,
+    weight_rows,
 )
 
 Pixel = Callable[[int, int], Val]
@@ -410,7 +411,7 @@ class Weights(Transforms):
     def emit(self, kernel: WinogradWeights) -> Emitted:
         """Emit the transform of weights."""
         text, part = self.text, kernel.source
-        rows, points = kernel.channels, kernel.span**2
+        rows, points = weight_rows(kernel.channels), kernel.span**2
         source = self.emitter.base(part.view.buffer)
         target = self.emitter.base(kernel.target)
         matrix = matrices(kernel.taps, kernel.span).weights

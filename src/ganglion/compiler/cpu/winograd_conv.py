@@ -24,6 +24,7 @@ from ganglion.compiler.plan.winograd import (
     WinogradSpread,
     padded,
     panels,
+    weight_rows,
 )
 
 Region = tuple[str, int]  # address of a block's points, and how far they are apart
@@ -103,12 +104,13 @@ class Conv(Blocks):
     def _products(self, first: str, widths: tuple[int, ...]) -> None:
         """Multiply the points of a block by those of a panel of weights."""
         text, channels, wide = self.text, self.channels, sum(widths)
+        each = weight_rows(channels)
         base = self.emitter.base(self.kernel.weights)
-        panel = self.at(base, text.times(first, self.tiling.points * channels))
+        panel = self.at(base, text.times(first, self.tiling.points * each))
 
         def point(number: str) -> None:
             left = self.at(self.v, text.times(number, self.stride))
-            right = self.at(panel, text.times(number, channels * wide))
+            right = self.at(panel, text.times(number, each * wide))
             target = self.at(self.m, text.times(number, self.wide_stride))
 
             def rows(row: str, size: int) -> None:
@@ -219,7 +221,7 @@ class Grads(Blocks):
         v = self.emitter.base(kernel.scratch)
         z = self.at(v, tiling.points // kernel.row_groups * stride)
         regions = (v, stride), (z, group_stride)
-        each = tiling.points * tiling.channels * self.wide
+        each = kernel.sums.size // kernel.sums.shape[0]
 
         def piece(part: str) -> None:
             group, self.row_group, self.planes = "0", "0", "0"
@@ -324,13 +326,14 @@ class Grads(Blocks):
         text, tiling = self.text, self.tiling
         channels, wide, group = self.channels, self.wide, self.group
         single = tiling.piece <= tiling.block
+        each = weight_rows(tiling.channels) * wide
 
         def point(at: list[str]) -> None:
             here = text.add(text.times(at[0], tiling.span), at[1])
             there = text.add(text.times(self._row(at[0]), tiling.span), at[1])
             left = self.at(v[0], text.times(here, v[1]))
             right = self.at(z[0], text.times(here, z[1]))
-            target = self.at(sums, text.times(there, tiling.channels * wide))
+            target = self.at(sums, text.times(there, each))
 
             def tile(row: str, size: int, first: str, widths: tuple[int, ...]) -> None:
                 here = self.at(self.at(target, text.times(row, wide)), first)

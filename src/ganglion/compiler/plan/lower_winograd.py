@@ -37,6 +37,7 @@ from ganglion.compiler.plan.winograd import (
     WinogradWeights,
     padded,
     panels,
+    weight_rows,
 )
 
 CACHE = 96 * 1024  # elements of scratch a thread may keep in its second-level cache
@@ -303,7 +304,7 @@ def _emit_conv(
     out = target.shape[3]
 
     def transformed() -> Buffer:
-        weights = low.new((points * channels * padded(out),), FLOAT, "u")
+        weights = low.new((points * weight_rows(channels) * padded(out),), FLOAT, "u")
         for part in parts:
             name = "winograd_weights"
             low.emit(WinogradWeights(name, taps, span, channels, part, weights))
@@ -353,7 +354,7 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     most = max(CACHE // (each * sum(own)), 2 * LANES, even)
     tiling = _cut(uncut, most, slices)
     pieces = tiling.pieces
-    sums = low.new((pieces, points, channels, wide), FLOAT, "sums")
+    sums = low.new((pieces, points, weight_rows(channels), wide), FLOAT, "sums")
     region = each * sum(map(tiling.stride, own))
     parallel = pieces * plane_groups * groups * row_groups
     scratch = low.new((parallel, region), FLOAT, "scratch")
@@ -403,12 +404,12 @@ def _by_point(
 
     left, right = transformed(planes, False), transformed((grads,), True)
     channels, out = tiling.channels, tiling.outputs[3]
-    wide = padded(out)
-    sums = low.new((1, tiling.points, channels, wide), FLOAT, "sums")
+    rows, wide = weight_rows(channels), padded(out)
+    sums = low.new((1, tiling.points, rows, wide), FLOAT, "sums")
     low.emit(
         Contract(
             "winograd_sums",
-            (Axis(tiling.points, left.strides[0], right.strides[0], channels * wide),),
+            (Axis(tiling.points, left.strides[0], right.strides[0], rows * wide),),
             (Axis(channels, 1, 0, wide),),
             (Axis(out, 0, 1, 1),),
             (Axis(tiling.tiles, left.strides[1], right.strides[1]),),

@@ -106,6 +106,15 @@ def panels(channels: int) -> list[tuple[int, tuple[int, ...]]]:
     return [(i * each * LANES, widths) for i, widths in enumerate(groups)]
 
 
+def weight_rows(channels: int) -> int:
+    """Return the rows that transformed weights, or their gradients, have for a point.
+
+    One more than there are input channels. All points of a channel are written, or
+    read, side by side: a power of two apart, they would evict each other from a cache.
+    """
+    return channels + 1
+
+
 @dataclass(frozen=True)
 class Tiling:
     """How a convolution is cut: pieces into blocks, blocks into tiles of outputs.
@@ -431,7 +440,7 @@ class WinogradPoints(Tiled):
 
 @record(eq=False)
 class WinogradGrads(Blocked):
-    """Sum the transformed gradient of the weights: [slice][point][in][out].
+    """Sum the transformed gradient of the weights: [slice][point][row][out].
 
     A piece is a slice of the tiles, one of some groups of planes, one of `groups` of
     output channels, and one of `row_groups` of pairs of rows of points: the first and
@@ -466,7 +475,7 @@ class WinogradGrads(Blocked):
         sums = memory.array(self.sums)
         sums[...] = 0
         lifted = lifted.reshape(tiling.points, *lifted.shape[2:])
-        sums[0, ..., : tiling.outputs[3]] = lifted
+        sums[0, :, : lifted.shape[1], : lifted.shape[2]] = lifted
 
 
 @record(eq=False)
@@ -510,7 +519,7 @@ def _by_panel(
     """Yield what each panel holds of transformed weights, and of which channels."""
     for start, widths in panels(channels):
         wide = sum(widths)
-        at = span * span * rows * start
-        piece = flat[at : at + span * span * rows * wide]
-        piece = piece.reshape(span, span, rows, wide)
+        at = span * span * weight_rows(rows) * start
+        piece = flat[at : at + span * span * weight_rows(rows) * wide]
+        piece = piece.reshape(span, span, weight_rows(rows), wide)[..., :rows, :]
         yield piece[..., : channels - start], slice(start, min(start + wide, channels))

@@ -1,5 +1,7 @@
 """Winograd's convolution: close to exact in every pass, the same on any threads."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from cpu_checks import compiled
@@ -7,9 +9,10 @@ from step_programs import program_of, step_of
 
 from ganglion import config
 from ganglion.compiler import reference
-from ganglion.compiler.cpu import backend
+from ganglion.compiler.cpu import backend, pipeline
 from ganglion.compiler.cpu.emit import emit_form, form_of
 from ganglion.compiler.cpu.pipeline import build
+from ganglion.compiler.ir.graph import Graph, Input, Program
 from ganglion.compiler.ir.table import OPS
 from ganglion.compiler.plan import lower_winograd
 from ganglion.compiler.plan.interpreter import PlanInterpreter
@@ -360,6 +363,51 @@ def test_large_sums_are_products_by_point(always, monkeypatch, case):
     results.append(compiled(program, 2).run(data, {}, 2)["y"])
     for result in results:
         np.testing.assert_array_equal(result, results[0][:1].repeat(2, 0))
+
+
+def both_gradients(case, dy_of=lambda y, dy: dy):
+    """Return a program of a convolution and of a gradient that reads its images."""
+    taps, stride, images, ends, pairs = case
+    (x, w), attrs = pass_of("conv", taps, images, ends, pairs, stride=stride)
+    (_, dy), _ = pass_of("conv_kernel", taps, images, ends, pairs, stride=stride)
+    arrays = {"x": x, "w": w, "dy": dy}
+    inputs = {name: Input(name, a.shape, a.dtype) for name, a in arrays.items()}
+    y = OPS["conv"](inputs["x"], inputs["w"], **attrs)
+    dw = OPS["conv_kernel"](
+        inputs["x"], dy_of(y, inputs["dy"]), kernel=(taps, taps), **attrs
+    )
+    graph = Graph.of("both", list(inputs.values()), {"y": y, "dw": dw})
+    return Program(graph, tuple(inputs), (), ("y", "dw")), arrays
+
+
+def storing(plan):
+    """Return whether a convolution of a plan stores its points."""
+    convs = [k for k in plan.kernels if isinstance(k, lower_winograd.WinogradConv)]
+    return any(conv.stored for conv in convs)
+
+
+@pytest.mark.parametrize("case", STORED, ids=str)
+def test_points_of_the_same_images_are_stored_once(always, monkeypatch, case):
+    program, data = both_gradients(case)
+    plan = build(program)
+    assert storing(plan)
+    meant = PlanInterpreter(plan).run(data, {}, 1)
+    results = [compiled(program, n).run(data, {}, 2) for n in (1, 2, 3)]
+    others = [p for p in pipeline.PIPELINE.passes if p.name != "winograd-points"]
+    without = replace(pipeline.PIPELINE, passes=tuple(others))
+    monkeypatch.setattr(pipeline, "PIPELINE", without)
+    assert not storing(build(program))
+    apart = compiled(program, 2).run(data, {}, 2)
+    for name in ("y", "dw"):
+        assert error(meant[name][0], apart[name][0]) < 4e-5
+        for result in results:
+            np.testing.assert_array_equal(result[name], apart[name])
+
+
+def test_points_are_not_kept_for_a_gradient_that_comes_later(always):
+    """The gradient is made of what the convolution computes, as in a backward pass."""
+    program, _ = both_gradients(STORED[0], lambda y, dy: OPS["multiply"](y, dy))
+    assert not storing(build(program))
 
 
 def test_more_tiles_are_not_stored():

@@ -55,10 +55,12 @@ from ganglion.compiler.plan.passes.graph import (
 )
 from ganglion.compiler.plan.passes.loops import collapse_all, fuse, rows_as_columns
 from ganglion.compiler.plan.passes.short_floats import compute_in_float32
+from ganglion.compiler.plan.passes.winograd import share_points
 from ganglion.compiler.plan.plan import Plan, PlanError
 from ganglion.compiler.plan.rules import RULES
 from ganglion.compiler.plan.scan_scatter import PoolBack
 from ganglion.compiler.plan.time_loop import TimeLoop
+from ganglion.compiler.plan.winograd import WinogradPoints
 
 
 def _lower(program: Program) -> Plan:
@@ -195,6 +197,12 @@ PIPELINE = Pipeline(
             "who reads a pool's gradient computes it: it is not stored",
             into_readers,
             PoolBack,
+        ),
+        kernel_pass(
+            "winograd-points",
+            "images are transformed once for a convolution and a gradient of weights",
+            share_points,
+            WinogradPoints,
         ),
         kernel_pass(
             "collapse",

@@ -25,6 +25,7 @@ from ganglion.compiler.plan.winograd import (
     padded,
     panels,
     weight_rows,
+    widest_panel,
 )
 
 Region = tuple[str, int]  # address of a block's points, and how far they are apart
@@ -38,18 +39,24 @@ class Conv(Blocks):
         self.kernel, tiling = kernel, kernel.tiling
         self.spreads = isinstance(kernel, WinogradSpread)
         self.channels, self.out = kernel.channels
-        widest = max(sum(widths) for _, widths in panels(self.out))
-        self.stride = tiling.stride(self.channels)
-        self.wide_stride = tiling.stride(widest)
+        self.stride, self.row = tiling.stride(self.channels), self.channels
+        if kernel.stored:
+            self.stride, self.row = kernel.stored.stride, kernel.stored.row
+        self.wide_stride = tiling.stride(widest_panel(self.out))
 
     def emit(self) -> Emitted:
         """Emit the convolution."""
-        self.v = self.emitter.base(self.kernel.scratch)
-        points = self.tiling.points
-        self.m = self.at(self.v, points * self.stride)
+        stored, points = self.kernel.stored, self.tiling.points
+        self.v = self.m = self.emitter.base(self.kernel.scratch)
+        if stored:
+            every = self.emitter.base(stored.buffer)
+        else:
+            self.m = self.at(self.v, points * self.stride)
         self.nowhere = self.at(self.m, points * self.wide_stride)
 
         def block(_: str, start: str, count: str) -> None:
+            if stored:
+                self.v = self.at(every, self.text.times(start, self.row))
             if self.spreads:
                 self._clear(start, count)
             self._inputs(start, count)
@@ -83,7 +90,7 @@ class Conv(Blocks):
         none = self.emitter.base(self.kernel.zeros)
 
         def tile(number: str, where: Where) -> None:
-            here = self.at(self.v, text.times(number, self.channels))
+            here = self.at(self.v, text.times(number, self.row))
             for plane in self.kernel.sources:
                 window, channels = Window(plane, size, none), plane.shape[3]
                 into = (matrix, channels, here, self.stride)
@@ -114,10 +121,10 @@ class Conv(Blocks):
             target = self.at(self.m, text.times(number, self.wide_stride))
 
             def rows(row: str, size: int) -> None:
-                a = self.at(left, text.times(row, channels))
+                a = self.at(left, text.times(row, self.row))
                 zeros = [self.maths.constant(0, FLOAT, w) for w in widths] * size
                 sums = self.product(
-                    (a, channels, 1), (right, wide), str(channels), zeros, widths
+                    (a, self.row, 1), (right, wide), str(channels), zeros, widths
                 )
                 c = self.at(target, text.times(row, wide))
                 for i, total in enumerate(sums):
@@ -181,16 +188,17 @@ class Points(Blocks):
         if kernel.is_gradient:
             matrix, size = self.spread, tiling.step
         none = self.emitter.base(kernel.zeros)
-        target = self.emitter.base(kernel.target)
+        target = self.emitter.base(kernel.target.buffer)
+        row, stride = kernel.target.row, kernel.target.stride
 
         def block(_: str, start: str, count: str) -> None:
-            base = self.at(target, text.times(start, kernel.row))
+            base = self.at(target, text.times(start, row))
 
             def tile(number: str, where: Where) -> None:
-                here = self.at(base, text.times(number, kernel.row))
+                here = self.at(base, text.times(number, row))
                 for plane in kernel.sources:
                     window, channels = Window(plane, size, none), plane.shape[3]
-                    into = (matrix, channels, here, kernel.stride)
+                    into = (matrix, channels, here, stride)
                     self.pixels(window, where, partial(self.transformed, *into))
                     here = self.at(here, channels)
 

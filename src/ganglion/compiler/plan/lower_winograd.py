@@ -27,6 +27,7 @@ from ganglion.compiler.plan.winograd import (
     LANES,
     SPANS,
     Plane,
+    Points,
     Taps,
     Tiling,
     WinogradConv,
@@ -36,8 +37,9 @@ from ganglion.compiler.plan.winograd import (
     WinogradSpread,
     WinogradWeights,
     padded,
-    panels,
+    scratch_elements,
     weight_rows,
+    widest_panel,
 )
 
 CACHE = 96 * 1024  # elements of scratch a thread may keep in its second-level cache
@@ -201,7 +203,7 @@ def _convolve(
 ) -> None:
     channels = sum(plane.shape[3] for plane in planes)
     uncut = _best(channels, target.shape, taps)
-    most = CACHE // (uncut.points * (channels + _widest(target.shape[3])))
+    most = CACHE // (uncut.points * (channels + widest_panel(target.shape[3])))
     tiling = _cut(uncut, most, low.target.thread_splits)
     _emit_conv(low, node, planes, parts, target, tiling, WinogradConv)
 
@@ -225,7 +227,7 @@ def lower_conv_transpose(low: Lowering, node: Node, pairs: Pairs) -> None:
         _convolve(low, node, (source,), parts, taps, Plane(target, node.shape))
         return
     each = math.prod(adjoint.across)
-    most = CACHE // (adjoint.points * each * (shape[2] + _widest(shape[3])))
+    most = CACHE // (adjoint.points * each * (shape[2] + widest_panel(shape[3])))
     count = -(-dy.shape[0] // low.target.thread_splits)
     block = max(1, min(most, count))
     tiling = replace(adjoint, piece=count * each, block=block * each)
@@ -268,10 +270,6 @@ def lower_phase(
     _convolve(low, node, (source,), parts, taps, target)
 
 
-def _widest(channels: int) -> int:
-    return max(sum(widths) for _, widths in panels(channels))
-
-
 def _exchanged(low: Lowering, w: Value, flipped: bool) -> tuple[View, Shape]:
     """Copy a kernel with its channels exchanged, its taps also flipped."""
     view = View.of(low.store(w))
@@ -311,9 +309,7 @@ def _emit_conv(
         return weights
 
     weights = low.once(("winograd weights", parts, taps, span), transformed)
-    # Behind the block: room for outputs that are not there.
-    wide = _widest(out)
-    region = points * (tiling.stride(channels) + tiling.stride(wide)) + 4 * LANES
+    region = scratch_elements(tiling, channels, out)
     scratch = low.new((tiling.pieces, region), FLOAT, "scratch")
     name, zeros = f"winograd_{node.op.name}", _zeros(planes[0].shape[3])
     low.emit(kind(name, tiling, planes, scratch, weights, zeros, target))
@@ -396,11 +392,12 @@ def _by_point(
         # a cache.
         row = -(-channels // LANES) * LANES + LANES
         stride = tiling.tiles * row + LANES
-        target = low.new((tiling.points, stride), FLOAT, "points")
+        buffer = low.new((tiling.points, stride), FLOAT, "points")
+        target = Points(buffer, stride, row)
         zeros = _zeros(max(plane.shape[3] for plane in sources))
         name = "winograd_points"
-        low.emit(WinogradPoints(name, tiling, sources, zeros, target, row, is_gradient))
-        return View(target, (stride, row, 1))
+        low.emit(WinogradPoints(name, tiling, sources, zeros, target, is_gradient))
+        return View(buffer, (stride, row, 1))
 
     left, right = transformed(planes, False), transformed((grads,), True)
     channels, out = tiling.channels, tiling.outputs[3]

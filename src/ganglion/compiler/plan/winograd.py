@@ -106,6 +106,11 @@ def panels(channels: int) -> list[tuple[int, tuple[int, ...]]]:
     return [(i * each * LANES, widths) for i, widths in enumerate(groups)]
 
 
+def widest_panel(channels: int) -> int:
+    """Return the width of the widest panel of output channels."""
+    return max(sum(widths) for _, widths in panels(channels))
+
+
 def weight_rows(channels: int) -> int:
     """Return the rows that transformed weights, or their gradients, have for a point.
 
@@ -190,6 +195,15 @@ class Tiling:
         return -(-self.block * channels // LANES) * LANES + LANES
 
 
+def scratch_elements(tiling: Tiling, channels: int, out: int) -> int:
+    """Return the scratch of a convolution: points of its images, and of a panel.
+
+    Behind them is room for the outputs of tiles that reach beyond the images.
+    """
+    images, panel = tiling.stride(channels), tiling.stride(widest_panel(out))
+    return tiling.points * (images + panel) + 4 * LANES
+
+
 # ---- planes ------------------------------------------------------------------------
 
 
@@ -222,6 +236,39 @@ def _seen(memory: Memory, planes: Sequence[Plane], tiling: Tiling) -> np.ndarray
         padded_plane[:, rows[0], columns[0]] = pixels[:, rows[1], columns[1]]
         seen.append(padded_plane)
     return np.concatenate(seen, -1)
+
+
+@record
+class Points:
+    """Where the points of all tiles are stored: [point][tile][channel].
+
+    Points are `stride` elements apart, and tiles `row` elements.
+    """
+
+    buffer: Buffer
+    stride: int
+    row: int
+
+
+def _store_points(
+    memory: Memory,
+    sources: Sequence[Plane],
+    tiling: Tiling,
+    matrix: np.ndarray,
+    target: Points,
+) -> None:
+    """Store all tiles of some planes, transformed by a matrix along both axes."""
+    size, step = matrix.shape[1], tiling.step
+    down, right = tiling.across
+    channels = sum(plane.shape[3] for plane in sources)
+    outputs = (tiling.outputs[0], down * step + size, right * step + size, channels)
+    images = _seen(memory, sources, replace(tiling, outputs=outputs, taps=1))
+    tiles = np.lib.stride_tricks.sliding_window_view(images, (size, size), (1, 2))
+    tiles = tiles[:, : down * step : step, : right * step : step]
+    points = np.einsum("pi,qj,nabcij->pqnabc", matrix, matrix, tiles)
+    to = View(target.buffer, (target.stride, target.row, 1))
+    shape = tiling.points, tiling.tiles, channels
+    memory.see(to, shape)[...] = points.reshape(shape)
 
 
 _PLAIN: dict[str, Any] = {
@@ -307,11 +354,16 @@ class Blocked(Tiled):
 
 @record(eq=False)
 class WinogradConv(Blocked):
-    """Convolve images with transformed weights."""
+    """Convolve images with transformed weights.
+
+    The transformed images of a block are in `scratch`, or at `stored`: there, products
+    for the gradient of the weights find all of them.
+    """
 
     weights: Buffer
     zeros: Buffer
     target: Plane
+    stored: Points | None = None
 
     @property
     def channels(self) -> tuple[int, int]:
@@ -326,7 +378,8 @@ class WinogradConv(Blocked):
         return [*self.images(), self.weights, self.zeros]
 
     def writes(self) -> list[Buffer]:
-        return [self.target.view.buffer, self.scratch]
+        stored = [self.stored.buffer] if self.stored else []
+        return [self.target.view.buffer, self.scratch, *stored]
 
     def footprint(self) -> Footprint | None:
         planes = [(plane.view, plane.shape) for plane in (*self.sources, self.target)]
@@ -345,6 +398,9 @@ class WinogradConv(Blocked):
         weights = _both(np.linalg.pinv(self.tiling.matrices.weights), transformed)
         target = memory.see(self.target.view, self.target.shape)
         target[...] = self._convolved(memory, weights)
+        if self.stored:
+            matrix = self.tiling.matrices.inputs
+            _store_points(memory, self.sources, self.tiling, matrix, self.stored)
 
     def _convolved(self, memory: Memory, weights: np.ndarray) -> np.ndarray:
         images = _seen(memory, self.sources, self.tiling)
@@ -372,21 +428,14 @@ class WinogradSpread(WinogradConv):
 
 @record(eq=False)
 class WinogradPoints(Tiled):
-    """Transform images, or gradients, for products: [point][tile][channel].
+    """Transform images, or gradients, for products by point.
 
-    Gradients go the way that the transform of outputs comes. Points are `stride`
-    elements apart, and tiles `row` elements.
+    Gradients go the way that the transform of outputs comes.
     """
 
     zeros: Buffer
-    target: Buffer
-    row: int
+    target: Points
     is_gradient: bool
-
-    @property
-    def stride(self) -> int:
-        """The elements from one point to the next."""
-        return self.target.size // self.tiling.points
 
     @property
     def channels(self) -> int:
@@ -407,7 +456,7 @@ class WinogradPoints(Tiled):
         return [*self.images(), self.zeros]
 
     def writes(self) -> list[Buffer]:
-        return [self.target]
+        return [self.target.buffer]
 
     def footprint(self) -> Footprint | None:
         if not self.tiling.aligned:
@@ -417,25 +466,9 @@ class WinogradPoints(Tiled):
         return Footprint(self.parallel, plain.own)
 
     def run(self, memory: Memory) -> None:
-        tiling = self.tiling
-        matrix = tiling.matrices.inputs
-        if self.is_gradient:
-            matrix = tiling.matrices.outputs.T
-        size, step = matrix.shape[1], tiling.step
-        down, right = tiling.across
-        images = self._images(memory, down * step + size, right * step + size)
-        tiles = np.lib.stride_tricks.sliding_window_view(images, (size, size), (1, 2))
-        tiles = tiles[:, : down * step : step, : right * step : step]
-        points = np.einsum("pi,qj,nabcij->pqnabc", matrix, matrix, tiles)
-        size = tiling.points, tiling.tiles, self.channels
-        to = View(self.target, (self.stride, self.row, 1))
-        memory.see(to, size)[...] = points.reshape(size)
-
-    def _images(self, memory: Memory, rows: int, columns: int) -> np.ndarray:
-        """Return all that tiles see, channels of planes side by side."""
-        shape = (self.tiling.outputs[0], rows, columns, self.tiling.channels)
-        whole = replace(self.tiling, outputs=shape, taps=1)
-        return _seen(memory, self.sources, whole)
+        matrices = self.tiling.matrices
+        matrix = matrices.outputs.T if self.is_gradient else matrices.inputs
+        _store_points(memory, self.sources, self.tiling, matrix, self.target)
 
 
 @record(eq=False)

@@ -20,7 +20,7 @@ import typer
 from ganglion import compat, keras2, oldpaths
 from ganglion.cli.console import say
 from ganglion.cli.options import choice
-from ganglion.compat import aliases, script_age
+from ganglion.compat import aliases, script_age, star_imports
 from ganglion.compiler.ir.origin import is_users
 from ganglion.system import uncompiled
 
@@ -86,6 +86,7 @@ def run_as_main(script: Path, arguments: list[str]) -> tuple[object, str]:
     main = ModuleType("__main__")
     main.__dict__.update(__file__=str(script), __builtins__=builtins)
     main.__dict__.update(__cached__=None, __annotations__={})
+    main.__dict__.update(star_imports.names_of(script.read_bytes()))
     sys.modules["__main__"] = main
     try:
         exec(_compiled(script), main.__dict__)

@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, overload
 
+from ganglion import keras2
+
 
 class _Here(threading.local):
     lifts = False
@@ -121,6 +123,27 @@ def told(owner: Any, name: str, value: Any) -> Any:
     return value
 
 
+class Settable(float):
+    """The number of an attribute, which `K.set_value` of Keras 2 replaces there."""
+
+    __slots__ = ("_name", "_owner")
+
+    _owner: Any
+    _name: str
+
+    def __new__(cls, value: float, owner: Any = None, name: str = "") -> Settable:
+        number = super().__new__(cls, value)
+        number._owner, number._name = owner, name
+        return number
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return float, (float(self),)
+
+    def assign(self, value: Any) -> None:
+        """Give the attribute another number, from the next step on."""
+        setattr(self._owner, self._name, float(value))
+
+
 class Hyperparameter:
     """An attribute that holds a number which steps are told.
 
@@ -151,7 +174,11 @@ class Hyperparameter:
             raise AttributeError(
                 f"{type(owner).__name__!r} object has no attribute {self._name!r}"
             ) from None
-        return told(owner, self._name, value) if _here.lifts else value
+        if _here.lifts:
+            return told(owner, self._name, value)
+        if keras2.in_force and type(value) is float:
+            return Settable(value, owner, self._name)
+        return value
 
     def __set__(self, owner: Any, value: Any) -> None:
         vars(owner)[self._name] = value

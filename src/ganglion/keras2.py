@@ -15,6 +15,9 @@ _seen: set[str] = set()
 _heard = False  # the script speaks Keras 2
 _decided: bool | None = None  # by hand, which overrules what was heard
 _in_tensorflow = False  # the script's Keras 2 is the one inside of TensorFlow
+_learning_phase: bool | None = None  # of the calls on Keras tensors from now on
+# What `active()` and `is_own_keras()` say, where a function would be called too often.
+in_force = is_own = False
 
 
 class Keras2Warning(UserWarning):
@@ -26,6 +29,7 @@ def note(old: str, new: str, *, changes_defaults: bool = True) -> None:
     global _heard
     was_active = active()
     _heard = _heard or changes_defaults
+    _refresh()
     if old not in _seen:
         _seen.add(old)
         text = f"{old} is a Keras 2 spelling; today it is {new}. Accepted."
@@ -52,6 +56,33 @@ def set_active(on: bool | None, *, in_tensorflow: bool = False) -> None:
     global _decided, _heard, _in_tensorflow
     _decided, _heard, _in_tensorflow = on, False, in_tensorflow
     _seen.clear()
+    _refresh()
+    set_learning_phase(None)
+
+
+def is_own_keras() -> bool:
+    """Return whether a script is for Keras 2 itself, not for the one in TensorFlow."""
+    return is_own
+
+
+def _refresh() -> None:
+    global in_force, is_own
+    in_force = active()
+    is_own = in_force and not _in_tensorflow
+
+
+def learning_phase() -> bool | None:
+    """Return whether layers train by `K.set_learning_phase`; None: it was not said."""
+    return _learning_phase
+
+
+def set_learning_phase(phase: bool | None) -> None:
+    """Fix whether layers train that are called on Keras tensors from now on.
+
+    In Keras 2, a layer kept the phase that it was called in: for `fit` and `predict`.
+    """
+    global _learning_phase
+    _learning_phase = phase
 
 
 class Changed(float):

@@ -57,6 +57,8 @@ class Variable(Operators):
     array([1., 2.], dtype=float32)
     """
 
+    in_graph = False  # made by `K.variable` of Keras 2, see `deferring`
+
     def __init__(
         self,
         initializer: Any,
@@ -479,6 +481,7 @@ class _Active(threading.local):
         self.blank = False
         self.autocast: np.dtype | None = None
         self.overlay: dict[Variable, Any] | None = None  # see `StatelessScope`
+        self.deferring = False  # see `deferring`
 
 
 _active = _Active()
@@ -612,6 +615,121 @@ def _as_computed(value: Value, variable: Variable) -> Value:
 
 
 @contextmanager
+def deferring() -> Iterator[None]:
+    """Compute what depends on variables in this block anew wherever it is read.
+
+    That is what a Keras 2 layer means that computes from its weights in `build`. What
+    depends on a variable that is `in_graph` is computed so in any place.
+    """
+    before, _active.deferring = _active.deferring, True
+    try:
+        yield
+    finally:
+        _active.deferring = before
+
+
+def is_deferred(leaves: Iterable[Any]) -> bool:
+    """Return whether an op on these computes nothing yet; see `deferring`."""
+    if current_scope() is not None:
+        return False
+    return any(
+        isinstance(leaf, Deferred)
+        or (isinstance(leaf, Variable) and (_active.deferring or leaf.in_graph))
+        for leaf in leaves
+    )
+
+
+def defer(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+    """Return what an op gives, each tensor of it to be computed where it is read."""
+    with Scope(concrete=True):
+        result = function(*args, **kwargs)
+    leaves = tree.flatten(result)
+    return tree.pack(
+        result,
+        [
+            Deferred(function, args, kwargs, i, leaf)
+            if hasattr(leaf, "shape")
+            else leaf
+            for i, leaf in enumerate(leaves)
+        ],
+    )
+
+
+class Deferred(Operators):
+    """A tensor that is computed from variables wherever it is read.
+
+    >>> v = Variable([1.0, 2.0])
+    >>> with deferring():
+    ...     doubled = v * 2
+    >>> _ = v.assign([3.0, 4.0])
+    >>> np.asarray(doubled)
+    array([6., 8.], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: Any,
+        kwargs: dict[str, Any],
+        index: int,
+        like: Any,
+    ) -> None:
+        self._call = function, args, kwargs
+        self._index = index
+        self.shape = like.shape
+        self.dtype = str(like.dtype)
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    def value(self, scope: Scope) -> Any:
+        """Return the tensor of a step, once for all who read it there."""
+        if self not in scope.shared_values:
+            function, args, kwargs = self._call
+            result = tree.flatten(function(*args, **kwargs))[self._index]
+            scope.shared_values[self] = result
+        return scope.shared_values[self]
+
+    def numpy(self) -> np.ndarray:
+        """Return the array that the variables give now."""
+        with Scope(concrete=True) as scope:
+            value = read(self.value(scope))
+        return np.asarray(tensors.evaluated([value])[0])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self.numpy(), dtype)
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any
+    ) -> Any:
+        """Let NumPy's functions read it; operators are those of `ops`."""
+        name = _OPERATORS.get(ufunc.__name__)
+        if name and method == "__call__" and not kwargs:
+            return call_function(name, *inputs)
+        arrays = [np.asarray(x) if isinstance(x, Deferred) else x for x in inputs]
+        return getattr(ufunc, method)(*arrays, **kwargs)
+
+    def __len__(self) -> int:
+        return len(self.numpy())
+
+    def __bool__(self) -> bool:
+        return bool(self.numpy())
+
+    def __int__(self) -> int:
+        return int(self.numpy())
+
+    def __float__(self) -> float:
+        return float(self.numpy())
+
+    def __repr__(self) -> str:
+        return f"<Deferred shape={self.shape}, dtype={self.dtype}>"
+
+    __hash__ = object.__hash__
+
+
+@contextmanager
 def uninitialized() -> Iterator[None]:
     """Make variables of zeros in this block: their values are about to be read."""
     before, _active.blank = _active.blank, True
@@ -631,6 +749,8 @@ def read(x: Any, dtype: Any = None) -> Value:
     scope = current_scope()
     if isinstance(x, Variable):
         x = _as_computed(scope.read(x) if scope else _constant(x), x)
+    if isinstance(x, Deferred) and scope is not None:
+        return read(x.value(scope))
     if isinstance(x, Value):
         return x
     if scope is None or scope.concrete:

@@ -6,6 +6,7 @@ and graphs is gone and says so.
 
 from __future__ import annotations
 
+import builtins
 import sys
 import warnings
 from collections.abc import Callable
@@ -36,6 +37,7 @@ from ganglion.backend.old_ops import (
     is_variable,
     map_fn,
     moving_average_update,
+    multiply_last_axes,
     normalize_batch_in_training,
     prod,
     random_normal_variable,
@@ -103,9 +105,11 @@ from ganglion.ops import (
     zeros_like,
 )
 from ganglion.ops.dispatch import result_type
+from ganglion.optimizers.graph_updates import Assignment, is_collecting, recalled
 from ganglion.random import truncated_normal
 from ganglion.scopes import name_scope as name_scope
 from ganglion.symbolic import KerasTensor as KerasTensor
+from ganglion.symbolic import any_symbolic
 from ganglion.symbolic import is_symbolic as is_keras_tensor
 
 # In `keras.src.backend`, where layers written after Keras' own look for them.
@@ -142,6 +146,7 @@ def compute_output_spec(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> An
 def clear_session(free_memory: bool = True) -> None:
     """Count names and numbers from the start again, and free unused memory."""
     _uids.clear()
+    keras2.set_learning_phase(None)
     utils.clear_session(free_memory)
 
 
@@ -211,11 +216,17 @@ def dot(x: Any, y: Any) -> Any:
 
 
 def batch_dot(x: Any, y: Any, axes: Any = None) -> Any:
-    """Multiply the matrices of each row of the batch; `axes` are those to sum over."""
+    """Multiply the matrices of each row of the batch; `axes` are those to sum over.
+
+    Of more than three axes, Keras before 2.3 multiplied the last two, row by row of the
+    others, as scripts for it expect.
+    """
     if axes is None:
         axes = (len(x.shape) - 1, len(y.shape) - 2 if len(y.shape) > 2 else 1)
     if len(x.shape) == len(y.shape) == 2:
         return ops.sum(x * y, axis=1, keepdims=True)
+    if builtins.max(_rank(x), _rank(y)) > 3 and keras2.is_own_keras():
+        return multiply_last_axes(x, y, axes)
     return Dot(axes)([x, y])
 
 
@@ -230,9 +241,17 @@ def permute_dimensions(x: Any, pattern: Any) -> Any:
 
 
 def switch(condition: Any, then_expression: Any, else_expression: Any) -> Any:
-    """Choose element by element."""
-    choices = (then_expression, else_expression)
-    return ops.where(condition, *(x() if callable(x) else x for x in choices))
+    """Choose element by element; a condition with fewer axes, by the first of them."""
+    choices = [x() if callable(x) else x for x in (then_expression, else_expression)]
+    rank = builtins.max(_rank(x) for x in choices)
+    if _rank(condition):
+        for _ in range(_rank(condition), rank):
+            condition = ops.expand_dims(condition, -1)
+    return ops.where(ops.cast(condition, "bool"), *choices)
+
+
+def _rank(x: Any) -> int:
+    return len(getattr(x, "shape", ()))
 
 
 def flatten(x: Any) -> Any:
@@ -257,13 +276,16 @@ def int_shape(x: Any) -> Any:
 
 
 def dtype(x: Any) -> str:
-    """Return the type's name."""
-    return str(x.dtype)
+    """Return the type's name; numbers of an optimizer are variables in Keras 2."""
+    return floatx() if isinstance(x, float) else str(x.dtype)
 
 
 def variable(value: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """Make a variable."""
-    return Variable(np.asarray(value, dtype or floatx()), name=name)
+    array = np.asarray(value, dtype or floatx())
+    made = recalled(lambda: Variable(array, name=name))
+    made.in_graph = keras2.is_own_keras()
+    return made
 
 
 def constant(value: Any, dtype: Any = None, shape: Any = None) -> np.ndarray:
@@ -300,7 +322,9 @@ def random_uniform(
     dtype: Any = None,
     seed: Any = None,
 ) -> Any:
-    """Draw evenly from a range."""
+    """Draw evenly from a range; whole numbers, if the type is one of these."""
+    if dtype is not None and is_int_dtype(dtype):
+        return random.randint(shape, int(minval), int(maxval), dtype, seed)
     return random.uniform(shape, minval, maxval, dtype, seed)
 
 
@@ -339,17 +363,23 @@ _uids: dict[str, int] = {}
 
 
 def update(x: Variable, new_x: Any) -> Any:
-    """Replace a variable's value."""
+    """Replace a variable's value; in a list of updates, when these are made."""
+    if is_collecting() or is_keras_tensor(new_x):
+        return Assignment(x, new_x)
     return x.assign(new_x)
 
 
 def update_add(x: Variable, increment: Any) -> Any:
-    """Add to a variable."""
+    """Add to a variable; in a list of updates, when these are made."""
+    if is_collecting() or is_keras_tensor(increment):
+        return Assignment(x, x + increment)
     return x.assign_add(increment)
 
 
 def update_sub(x: Variable, decrement: Any) -> Any:
-    """Subtract from a variable."""
+    """Subtract from a variable; in a list of updates, when these are made."""
+    if is_collecting() or is_keras_tensor(decrement):
+        return Assignment(x, x - decrement)
     return x.assign_sub(decrement)
 
 
@@ -477,17 +507,27 @@ def dropout(x: Any, level: float, noise_shape: Any = None, seed: Any = None) -> 
 
 
 def learning_phase() -> int:
-    """Return 1 while a training step is traced, else 0."""
-    scope = current_scope()
-    return int(scope is not None and scope.training)
+    """Return 1 while a training step is traced, else 0, or as it was set."""
+    scope, phase = current_scope(), keras2.learning_phase()
+    if scope is None or (scope.depth == 0 and phase is not None):
+        return int(bool(phase))
+    return int(scope.training)
 
 
 def set_learning_phase(value: int) -> None:
-    """Accept 0; training is said by `fit`, or by `model(x, training=True)`."""
+    """Fix whether layers train that are called on Keras tensors from now on.
+
+    A layer keeps the phase that it was called in, as in Keras 2: also in `fit` with 0,
+    and in `predict` with 1. With `tf.keras`, `fit` and `predict` say it.
+    """
     keras2.note(
-        "`K.set_learning_phase`", "`model(x, training=...)`", changes_defaults=False
+        "`K.set_learning_phase`", "`layer(x, training=...)`", changes_defaults=False
     )
-    if value:
+    if value not in (0, 1):
+        raise ValueError(f"Expected learning phase to be 0 or 1, not {value!r}.")
+    if keras2.is_own_keras():
+        keras2.set_learning_phase(bool(value))
+    elif value:
         raise ValueError(
             "`K.set_learning_phase(1)` is not supported: call the model or the layer "
             "with `training=True`."
@@ -540,9 +580,20 @@ def set_session(session: Any) -> None:
 
 def in_train_phase(x: Any, alt: Any, training: Any = None) -> Any:
     """Return x while training, else the alternative; both may be functions."""
+    if training is None and _is_open_phase():
+        if any_symbolic(x, alt):
+            return symbolic.record(in_train_phase, (x, alt), {})
+        raise ValueError(
+            "`K.in_train_phase` outside of a step: whether it trains is only known "
+            "inside of a layer's `call`, or of a loss. Call it there."
+        )
     is_training = learning_phase() if training is None else training
     chosen = x if is_training else alt
     return chosen() if callable(chosen) else chosen
+
+
+def _is_open_phase() -> bool:
+    return current_scope() is None and keras2.learning_phase() is None
 
 
 def in_test_phase(x: Any, alt: Any, training: Any = None) -> Any:

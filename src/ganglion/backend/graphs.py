@@ -16,7 +16,9 @@ from ganglion.compiler.ir.gradient import backpropagate
 from ganglion.compiler.ir.graph import Value
 from ganglion.compiler.ir.pointwise import add
 from ganglion.compiler.ir.shaping import fill
+from ganglion.optimizers.graph_updates import Assignment, Descent, GivenLoss
 from ganglion.symbolic import KerasTensor, is_symbolic
+from ganglion.training.functions import function as ganglion_function
 from ganglion.variables import Variable, current_scope
 
 
@@ -25,32 +27,73 @@ def function(
 ) -> Callable[[Any], list[np.ndarray]]:
     """Return a function from arrays for some Keras tensors to arrays of others.
 
-    `K.learning_phase()` among the inputs stands for 1 or 0: whether layers train.
+    `K.learning_phase()` among the inputs stands for 1 or 0: whether layers train. Each
+    call also makes the `updates`: those of `optimizer.get_updates`, and pairs of a
+    variable and the Keras tensor that it becomes.
     """
     keras2.note("`K.function`", "`Model(inputs, outputs)`", changes_defaults=False)
-    if updates:
-        raise ValueError(
-            "`K.function(updates=)` is not supported: assign to variables in a Layer, "
-            "or in a function that `ganglion.function` compiles."
-        )
     from ganglion.models import Model
 
     wanted = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
     chosen = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+    changes = [_change(update) for update in updates or ()]
     tensors = [tensor for tensor in wanted if is_symbolic(tensor)]
-    model = Model(tensors, chosen)
+    model = Model(tensors, [*chosen, *map(_tensor_of, changes)])
+
+    def compute(arrays: list[Any], training: bool) -> list[Any]:
+        results = tree.flatten(model(arrays, training=training))
+        count = len(chosen)
+        for change, value in zip(changes, results[count:], strict=True):
+            _make(change, value)
+        return results[:count]
+
+    compiled = ganglion_function(compute) if changes else compute
 
     def run(values: Any) -> list[np.ndarray]:
         arrays, phase = [], 0
         for tensor, value in zip(wanted, values, strict=True):
             if is_symbolic(tensor):
-                arrays.append(value)
+                arrays.append(_array_for(tensor, value))
             else:
                 phase = int(value)
-        results = tree.flatten(model(arrays, training=bool(phase)))
-        return [np.asarray(array) for array in results]
+        return [np.asarray(array) for array in compiled(arrays, bool(phase))]
 
     return run
+
+
+def _array_for(tensor: KerasTensor, value: Any) -> Any:
+    """Return what is given for a tensor, lists of rows as one array."""
+    is_list = isinstance(value, (list, tuple, int, float))
+    return np.asarray(value, tensor.dtype) if is_list else value
+
+
+def _make(change: Assignment | Descent, value: Any) -> None:
+    """Make an update, now that the tensor it depends on has a value."""
+    if isinstance(change, Assignment):
+        change.variable.assign(value)
+        return
+    variables = list(change.variables)
+    change.optimizer.apply(_of_values([value], variables), variables)
+
+
+def _change(update: Any) -> Assignment | Descent:
+    """Return an element of `K.function(updates=)` that can be made, or refuse it."""
+    if isinstance(update, Descent) and is_symbolic(update.loss):
+        return update
+    if isinstance(update, tuple) and len(update) == 2:
+        variable, value = update
+        if isinstance(variable, Variable) and is_symbolic(value):
+            return Assignment(variable, value)
+    raise ValueError(
+        "`K.function(updates=)` makes the updates of `optimizer.get_updates(loss, "
+        "params)` for a loss of Keras tensors, and pairs of a variable and a Keras "
+        f"tensor, not {update!r:.80}. Assign to variables in a Layer, or in a function "
+        "that `ganglion.function` compiles."
+    )
+
+
+def _tensor_of(change: Assignment | Descent) -> Any:
+    return change.loss if isinstance(change, Descent) else change.value
 
 
 def gradients(loss: Any, variables: Any) -> list[Any]:
@@ -59,6 +102,8 @@ def gradients(loss: Any, variables: Any) -> list[Any]:
     In a loss function, and wherever else a step is traced, they are values of it.
     """
     keras2.note("`K.gradients`", "`GradientTape`", changes_defaults=False)
+    if isinstance(loss, GivenLoss):
+        return [loss.slopes[variable] for variable in tree.flatten(variables)]
     losses, sources = tree.flatten(loss), tree.flatten(variables)
     traced = symbolic.values_in_trace((losses, sources))
     if traced is not None:

@@ -45,6 +45,31 @@ def foldr(
     return foldl(fn, ops.flip(elems, 0), initializer)
 
 
+def multiply_last_axes(x: Any, y: Any, axes: Any) -> Any:
+    """Return `K.batch_dot` of more than three axes, as before Keras 2.3.
+
+    The axes before the last two belong to the batch; the smaller tensor gets axes of
+    one behind its own, which the result does not have.
+    """
+    x_rank, y_rank = len(x.shape), len(y.shape)
+    rank = max(x_rank, y_rank)
+    first, second = (axes, axes) if isinstance(axes, int) else axes
+    first, second = first % x_rank, second % y_rank
+    if min(first, second) < rank - 2:
+        raise ValueError(
+            f"`K.batch_dot` of {x_rank} and {y_rank} axes sums over one of the last "
+            f"two of each, not over {axes}: transpose them with `K.permute_dimensions`."
+        )
+    x = ops.expand_dims(x, tuple(range(x_rank, rank)))
+    y = ops.expand_dims(y, tuple(range(y_rank, rank)))
+    product = ops.matmul(
+        x if first == rank - 1 else ops.swapaxes(x, -1, -2),
+        ops.swapaxes(y, -1, -2) if second == rank - 1 else y,
+    )
+    start = x_rank - 1 if x_rank < y_rank else x_rank + y_rank - 3
+    return ops.squeeze(product, tuple(range(start, start + abs(x_rank - y_rank))))
+
+
 def reverse(x: Any, axes: Any) -> Any:
     """Return a tensor with some axes in reverse order."""
     return ops.flip(x, axis=axes)

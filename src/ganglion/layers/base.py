@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, Self
 
 from ganglion import (
@@ -75,11 +76,13 @@ from ganglion.serialization import arguments_from, passed
 from ganglion.symbolic import Call, KerasTensor
 from ganglion.system import forks
 from ganglion.variables import (
+    Deferred,
     Scope,
     StatelessScope,
     Variable,
     autocast_dtype,
     current_scope,
+    deferring,
     read,
     snake_case,
     suspended,
@@ -262,6 +265,8 @@ class Layer(WeightHolder):
         for term in loss if isinstance(loss, (list, tuple)) else [loss]:
             if callable(term):
                 self._loss_functions.append(term)
+            elif isinstance(term, Deferred):
+                self._loss_functions.append(partial(ops.convert_to_tensor, term))
             elif scope is not None:
                 scope.add_loss(self, read(term))
             else:
@@ -397,6 +402,9 @@ class Layer(WeightHolder):
         return self._call_symbolic(args, kwargs)
 
     def _call_symbolic(self, args: Any, kwargs: dict[str, Any]) -> Any:
+        phase = keras2.learning_phase()
+        if phase is not None and kwargs.get("training") is None:
+            kwargs = {**kwargs, "training": phase}
         call = Call(self, args, kwargs)
         with suspended():
             self._build_for(args, kwargs)
@@ -526,7 +534,8 @@ class Layer(WeightHolder):
             return
         self._building = True
         try:
-            with suspended(), origin.inside(self.name, self.created):
+            defers = deferring() if keras2.is_own_keras() else nullcontext()
+            with suspended(), origin.inside(self.name, self.created), defers:
                 self._path = origin.layer_path()
                 if isinstance(shapes, ShapesByName):
                     check_inputs_of_build(self, shapes)

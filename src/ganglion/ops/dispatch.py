@@ -16,10 +16,16 @@ from ganglion.compiler.ir import shaping
 from ganglion.compiler.ir.graph import Input, Node, ShapeError, Value, dtype_name
 from ganglion.compiler.ir.shaping import is_float
 from ganglion.dtypes import FLOAT8_TYPES, standardize_dtype
-from ganglion.hyperparameters import Number
+from ganglion.hyperparameters import Number, Settable
 from ganglion.system import uncompiled
 from ganglion.tensors import evaluated, get_keras_mask, with_mask, without_mask
-from ganglion.variables import Variable, current_scope, read
+from ganglion.variables import (
+    Variable,
+    current_scope,
+    defer,
+    is_deferred,
+    read,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -67,6 +73,8 @@ def op(function: F) -> F:
                 return symbolic.record(dispatched, args, kwargs)
         if moves_text and any(map(_is_text, leaves)):
             return _moved_text(dispatched, args, kwargs)
+        if not has_values and is_deferred(leaves):
+            return defer(dispatched, args, kwargs)
         outermost = _calls.depth == 0
         _calls.depth += 1
         try:
@@ -182,7 +190,7 @@ def _constant(x: float, text: str, dtype: np.dtype) -> Value:
 
 
 def _kind(x: Any) -> type:
-    return float if isinstance(x, Number) else type(x)
+    return float if isinstance(x, (Number, Settable)) else type(x)
 
 
 def common_type(arrays: Sequence[Value], scalars: Sequence[Any] = ()) -> np.dtype:

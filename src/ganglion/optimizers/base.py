@@ -30,9 +30,11 @@ from ganglion.optimizers.arguments import (
     optional_number,
     refuse_unknown,
 )
+from ganglion.optimizers.graph_updates import GraphUpdates, without_rate
 from ganglion.optimizers.schedules import LearningRateSchedule
 from ganglion.serialization import deserialize_keras_object, serialize_keras_object
 from ganglion.variables import (
+    Deferred,
     Scope,
     StatelessScope,
     Variable,
@@ -45,7 +47,7 @@ F = TypeVar("F", bound=Callable[..., None])
 _CLIPS = ("clipnorm", "clipvalue", "global_clipnorm")
 
 
-class Optimizer:
+class Optimizer(GraphUpdates):
     """Base class: moves variables along their gradients.
 
     A subclass makes its slots in `build` and overrides `update_step`.
@@ -68,6 +70,7 @@ class Optimizer:
     # Old names that the constructor understands beside its own.
     _keras2_arguments: tuple[str, ...] = ("lr", "decay")
 
+    @without_rate
     def __init__(
         self,
         learning_rate: Any,
@@ -138,8 +141,9 @@ class Optimizer:
         if old.get("decay") is not None:
             keras2.note("decay=", "a schedule such as InverseTimeDecay")
             self.decay = number("decay", old["decay"])
+        self.initial_decay = self.decay  # as Keras 2's optimizers called it
         self._learning_rate: Any = rate
-        if callable(rate):
+        if callable(rate) or (rate is None and self._has_own_updates):
             return
         rate = number("learning_rate", keras2.chosen(rate))
         with inside(self.name):
@@ -157,6 +161,14 @@ class Optimizer:
             return ops.floor_divide(self._iterations, self.gradient_accumulation_steps)
         return self._iterations
 
+    @iterations.setter
+    def iterations(self, variable: Any) -> None:
+        if not (self._has_own_updates and isinstance(variable, Variable)):
+            raise AttributeError("`iterations` is set by `iterations.assign(number)`.")
+        self._variables.remove(self._iterations)
+        self._variables.insert(0, variable)
+        self._iterations = variable
+
     @property
     def learning_rate(self) -> Any:
         """The learning rate: a variable, or what the schedule says now.
@@ -171,7 +183,9 @@ class Optimizer:
 
     @learning_rate.setter
     def learning_rate(self, rate: Any) -> None:
-        if callable(rate):
+        if isinstance(rate, (Deferred, Variable)):
+            self._learning_rate = rate
+        elif callable(rate):
             if isinstance(self._learning_rate, Variable):
                 self._variables.remove(self._learning_rate)
             self._learning_rate = rate
@@ -363,7 +377,7 @@ class Optimizer:
         config: dict[str, Any] = {
             "name": self.name,
             "learning_rate": float(rate)
-            if isinstance(rate, Variable)
+            if isinstance(rate, (Variable, Deferred))
             else serialize_keras_object(rate),
         }
         for name in _arguments(type(self)):
@@ -496,6 +510,9 @@ class Optimizer:
         with inside(self.name):
             grads = [_as_gradient(grad, variable) for grad, variable in pairs]
             variables = [variable for _, variable in pairs]
+            if self._has_own_updates and not self._is_asked_for_updates:
+                self.make_own_updates(grads, variables)
+                return
             grads, variables = self._overwrite(grads, variables)
             if self.loss_scale_factor is not None:
                 grads = [gradient / self.loss_scale_factor for gradient in grads]

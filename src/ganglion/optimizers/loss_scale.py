@@ -97,6 +97,10 @@ class LossScaleOptimizer(Optimizer):
     def iterations(self) -> Any:
         return self.inner_optimizer.iterations
 
+    @iterations.setter
+    def iterations(self, variable: Any) -> None:
+        self.inner_optimizer.iterations = variable
+
     def scale_loss(self, loss: Any) -> Any:
         """Multiply the loss by the scale, which `apply` divides by again."""
         scale = self.dynamic_scale if self.built else self.initial_scale

@@ -429,6 +429,9 @@ class Trainer(Layer):
         steps_per_epoch = _limited_steps(steps_per_epoch, total)
         steps = steps_per_epoch or total
         called = self._callbacks(callbacks, verbose, steps, epochs, add_history=True)
+        if keras2.is_own:
+            more = self._params_of_keras2(source, size, epochs, held_out is not None)
+            called.set_params({**(called.params or {}), **more})
         validation = Validation(
             self.evaluate_source,
             held_out,
@@ -441,6 +444,17 @@ class Trainer(Layer):
         loop.train(initial_epoch, epochs)
         assert called.history is not None
         return called.history
+
+    def _params_of_keras2(
+        self, source: Source, size: int, epochs: int, validates: bool
+    ) -> dict[str, Any]:
+        """Return what Keras 2 and 1 told callbacks beside epochs and steps."""
+        names = self.metrics_names
+        rows = source.rows if isinstance(source, Table) else None
+        held_out = [f"val_{name}" for name in names] if validates else []
+        told = {"batch_size": size, "samples": rows, "do_validation": validates}
+        old = {"nb_epoch": epochs, "nb_sample": rows}
+        return {**told, **old, "metrics": [*names, *held_out]}
 
     def _callbacks(
         self,

@@ -156,6 +156,15 @@ def call_function(name: str, *args: Any, **kwargs: Any) -> Any:
     return _functions[name](*args, **kwargs)
 
 
+def _comparison(name: str, with_none: bool) -> Any:
+    """Return `==` or `!=`, which scripts also ask whether there is a mask at all."""
+
+    def operator(self: Any, other: Any) -> Any:
+        return with_none if other is None else _functions[name](self, other)
+
+    return operator
+
+
 def _binary(name: str) -> Any:
     def operator(self: Any, other: Any) -> Any:
         return _functions[name](self, other)
@@ -204,7 +213,7 @@ class Operators:
     __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
     # As in NumPy, so that `mask = labels == 0` means what it says. They are hashed by
     # identity: sets and dictionaries hold them.
-    __eq__, __ne__ = _binary("equal"), _binary("not_equal")
+    __eq__, __ne__ = _comparison("equal", False), _comparison("not_equal", True)
     __hash__ = object.__hash__
     __and__, __rand__ = _binary("logical_and"), _reflected("logical_and")
     __or__, __ror__ = _binary("logical_or"), _reflected("logical_or")

@@ -1,0 +1,187 @@
+"""`get_updates`: how Keras 2 asked its optimizers for a step, and scripts wrote theirs.
+
+An optimizer returned assignments, each a variable with its new value, all of them
+computed from the values before the step. Ours returns a `Descent`, which `K.function`
+makes; one that a script wrote is asked for its list whenever a step is traced.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
+
+from ganglion import keras2
+from ganglion.variables import Variable, current_scope, suspended
+
+F = TypeVar("F", bound=Callable[..., None])
+_TAPE = "`GradientTape` and `apply_gradients`"
+
+
+class Assignment(NamedTuple):
+    """A variable and its new value."""
+
+    variable: Variable
+    value: Any
+
+
+class Descent(NamedTuple):
+    """A step of an optimizer down a loss, to be made by `K.function(updates=)`."""
+
+    optimizer: Any
+    loss: Any
+    variables: Sequence[Variable]
+
+
+class GivenLoss(NamedTuple):
+    """The loss of a step whose gradients are known already."""
+
+    slopes: dict[Variable, Any]
+
+
+class _Collecting(threading.local):
+    slots: list[Variable] | None = None  # of the optimizer that is asked for updates
+    used = 0
+
+
+_collecting = _Collecting()
+
+
+def is_collecting() -> bool:
+    """Return whether an optimizer of a script is being asked for its updates."""
+    return _collecting.slots is not None
+
+
+def recalled(make: Callable[[], Variable]) -> Variable:
+    """Return a new variable; in `get_updates`, the one that was made there first."""
+    slots = _collecting.slots
+    if slots is None:
+        return make()
+    if _collecting.used == len(slots):
+        with suspended():
+            slots.append(make())
+    _collecting.used += 1
+    return slots[_collecting.used - 1]
+
+
+@contextmanager
+def _collected(slots: list[Variable]) -> Iterator[None]:
+    before = _collecting.slots, _collecting.used
+    _collecting.slots, _collecting.used = slots, 0
+    try:
+        yield
+    finally:
+        _collecting.slots, _collecting.used = before
+
+
+def without_rate(initialize: F) -> F:
+    """Let an optimizer of a script leave out the rate, which is its own affair."""
+
+    @functools.wraps(initialize)
+    def initialized(self: GraphUpdates, *args: Any, **kwargs: Any) -> None:
+        if self._has_own_updates and not args:
+            kwargs.setdefault("learning_rate", None)
+        initialize(self, *args, **kwargs)
+
+    return initialized  # type: ignore[return-value]
+
+
+class GraphUpdates:
+    """The part of an `Optimizer` that Keras 2 called it by."""
+
+    _has_own_updates = False  # of a script
+    _is_asked_for_updates = False  # of the class it is derived from, by these
+    _own_slots: list[Variable]
+    _own_weights: list[Variable] | None = None
+
+    @property
+    def variables(self) -> list[Variable]:
+        """All state: iterations, learning rate, slots."""
+        raise NotImplementedError
+
+    def _clip_gradients(self, grads: list[Any]) -> list[Any]:
+        raise NotImplementedError
+
+    def apply(self, grads: Any, trainable_variables: Any = None) -> None:
+        """Update variables by their gradients."""
+        raise NotImplementedError
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "get_updates" in vars(cls):
+            cls._has_own_updates = True
+
+    def get_updates(self, *args: Any, **kwargs: Any) -> list[Any]:
+        """Return what one step down a loss does, for `K.function`.
+
+        The arguments are `loss, params`, or those of Keras 1: `params, constraints,
+        loss`.
+        """
+        keras2.note("`optimizer.get_updates`", _TAPE)
+        names = ("params", "constraints", "loss") if _is_keras1(args) else _ARGUMENTS
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        loss, variables = given["loss"], list(given["params"])
+        if is_collecting():
+            return self._assignments(loss, variables)
+        return [Descent(self, loss, variables)]
+
+    def _assignments(self, loss: Any, variables: list[Variable]) -> list[Assignment]:
+        """Return what a step assigns, without assigning it: another one decides."""
+        scope = current_scope()
+        assert scope is not None
+        before = dict(scope.writes)
+        self._is_asked_for_updates = True
+        try:
+            self.apply(self.get_gradients(loss, variables), variables)
+        finally:
+            self._is_asked_for_updates = False
+        changed = [
+            Assignment(variable, value)
+            for variable, value in scope.writes.items()
+            if before.get(variable) is not value
+        ]
+        scope.writes.clear()
+        scope.writes.update(before)
+        return sorted(changed, key=lambda pair: pair.variable is not self.variables[0])
+
+    def get_gradients(self, loss: Any, params: Sequence[Variable]) -> list[Any]:
+        """Return the gradients of a loss in `get_updates`, clipped."""
+        if isinstance(loss, GivenLoss):
+            return self._clip_gradients([loss.slopes[variable] for variable in params])
+        raise ValueError(
+            f"`optimizer.get_gradients` works inside of `get_updates`. Use {_TAPE}, or "
+            "`K.gradients(loss, variables)`."
+        )
+
+    def make_own_updates(self, grads: list[Any], variables: list[Variable]) -> None:
+        """Make the updates that the `get_updates` of a script returns."""
+        loss = GivenLoss(dict(zip(variables, grads, strict=True)))
+        with _collected(vars(self).setdefault("_own_slots", [])):
+            updates = self.get_updates(loss=loss, params=variables)
+        for update in updates:
+            if not isinstance(update, tuple) or len(update) != 2:
+                raise ValueError(
+                    f"{type(self).__name__}.get_updates: an update is what `K.update` "
+                    "and its kin return, or a pair of a variable and its new value, "
+                    f"not {update!r:.80}."
+                )
+            variable, value = update
+            variable.assign(value)
+
+    @property
+    def weights(self) -> list[Variable]:
+        """Keras 2's name of `variables`."""
+        return self.variables if self._own_weights is None else self._own_weights
+
+    @weights.setter
+    def weights(self, weights: list[Variable]) -> None:
+        self._own_weights = weights
+
+
+_ARGUMENTS = ("loss", "params")
+
+
+def _is_keras1(arguments: Sequence[Any]) -> bool:
+    return len(arguments) > 2 or isinstance(arguments[0] if arguments else None, list)

@@ -68,7 +68,9 @@ def dense(rows, inner, columns, activation, dtype="float32"):
     b = Input("b", (columns,), dtype)
     sums = matmul(exp(x), w)
     outputs = activation(add(sums, broadcast(b, shape=sums.shape)))
-    return pure(Graph.of("dense", [x, w, b], {"y": outputs})), drawn(x, w, b)
+    arrays = drawn(x, w, b)
+    arrays["w"] /= inner  # the exponential of a large sum would show its last bits
+    return pure(Graph.of("dense", [x, w, b], {"y": outputs})), arrays
 
 
 def relu(x):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.compiler.ir.arrays import Pairs
+from ganglion.compiler.ir.arrays import Pairs, pad, slice_
 from ganglion.compiler.ir.contraction import (
     pad_spatial,
     spatial_out,
@@ -18,7 +18,8 @@ from ganglion.compiler.ir.contraction import (
     unpad_spatial,
 )
 from ganglion.compiler.ir.graph import Case, Node, Op, Shape, ShapeError, Value
-from ganglion.compiler.ir.shaping import Typed, is_float
+from ganglion.compiler.ir.pointwise import equal, where
+from ganglion.compiler.ir.shaping import Typed, fill, is_float
 
 
 def _ones(window: Shape) -> Shape:
@@ -122,6 +123,30 @@ def _max_pool_gradient(node: Node, g: Value) -> list[Value | None]:
     return [max_pool_back(node.inputs[0], node, g, **node.attrs)]
 
 
+def _max_pool_back_gradient(node: Node, g: Value) -> list[Value | None]:
+    """Return what lies in `g` where each window has its first maximum.
+
+    Where it lies is a step of `x` and `y`, through which nothing flows back.
+    """
+    x, y, _ = node.inputs
+    pairs = ((0, 0), *node.attrs["pairs"], (0, 0))
+    x = pad(x, pairs=pairs, interior=(0,) * x.ndim, value=-np.inf)
+    g = pad(g, pairs=pairs, interior=(0,) * x.ndim, value=0.0)
+    window, strides = node.attrs["window"], node.attrs["strides"]
+    spans = [span for _, span in taps(window, y.shape[1:-1], strides, _ones(window))]
+    picked = fill(0, y)
+    for span in reversed(spans):  # so that the first maximum has the last word
+        picked = where(equal(_part(x, span), y), _part(g, span), picked)
+    return [None, None, picked]
+
+
+def _part(x: Value, spans: tuple[slice, ...]) -> Value:
+    pairs = zip((*spans, slice(None)), x.shape, strict=True)
+    indices = [span.indices(size) for span, size in pairs]
+    starts, stops, steps = zip(*indices, strict=True)
+    return slice_(x, starts=starts, stops=stops, steps=steps)
+
+
 def _sum_pool_gradient(node: Node, g: Value) -> list[Value | None]:
     return [sum_pool_back(g, spatial=node.inputs[0].shape[1:-1], **node.attrs)]
 
@@ -145,6 +170,7 @@ max_pool_back: Op = Op(
     _max_pool_back_infer,
     _max_pool_back_meaning,
     _max_pool_back_domain,
+    _max_pool_back_gradient,
 )
 sum_pool: Op = Op(
     "sum_pool",

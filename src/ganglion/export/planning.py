@@ -40,37 +40,37 @@ from ganglion.export.loops import inline_loops, write_windows_out
 ALIGNMENT = 64  # bytes, of every buffer and of every constant
 
 WINDOWS = (
+    kernel_pass("windows", "sums over small windows are unrolled", write_windows_out),
     kernel_pass(
-        "windows", "sums over small windows are written out", write_windows_out
+        "inline", "arrays that a single loop reads are computed within it", inline_loops
     ),
-    kernel_pass("inline", "what one loop alone reads is computed there", inline_loops),
 )
 BORDERS = kernel_pass(
-    "borders", "a fill leaves out what is written at once", fill_borders
+    "borders", "a fill skips elements that are overwritten next", fill_borders
 )
 PORTABLE = Pipeline(
     (
         graph_pass(
             "short-floats",
-            "floats of 16 bits are stored, and computed in float32",
+            "16-bit floats are only stored: arithmetic is in float32",
             compute_in_float32,
         ),
         graph_pass(
             "integer-products",
-            "kernels multiply floats: products of whole numbers become sums",
+            "contractions are of floats only: integer products become sums",
             integer_products_as_sums,
             ops=("matmul",),
             in_loops=True,
         ),
         graph_pass(
             "no-empty",
-            "behind it, every kernel has something to do",
+            "later passes may assume that no array is empty",
             without_empty,
             in_loops=True,
         ),
         graph_pass(
             "loop-inputs",
-            "a bias behind the input products of a loop needs no pass of its own",
+            "loops add the bias of their input products themselves",
             light_inputs_in_loops,
             ops=("scan",),
             in_loops=True,

@@ -179,7 +179,7 @@ def time_variants(name: str) -> None:
 
     for title, words in VARIANTS.items():
         print(f"=== {title}", flush=True)
-        backend.memory().kept_code.clear()  # which is of another variant
+        backend.memory().code_cache.clear()  # which is of another variant
         with variant(words):
             check_and_time(name)
 

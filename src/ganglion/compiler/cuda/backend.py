@@ -30,10 +30,10 @@ from ganglion.compiler.cuda.text import THREADS
 from ganglion.compiler.ir.graph import Program
 from ganglion.compiler.plan.kernels import Buffer
 
-MOST_NODES, MOST_STEPS = 2048, 32  # launches and steps in one graph
-FEWEST_STEPS = 3  # below, launching is faster than recording
-MOST_BINDINGS = 4  # whose recordings are kept: every `fit` may have arrays of its own
-DEVICE_RESIDENT_BYTES = 64  # bytes; what is smaller is looked at after every chunk
+MAX_NODES, MAX_STEPS = 2048, 32  # launches and steps of a recorded graph
+MIN_RECORDED_STEPS = 3  # fewer are launched faster than they are recorded
+MAX_BINDINGS = 4  # whose recordings are cached: each `fit` may bring other arrays
+DEVICE_RESIDENT_BYTES = 64  # smaller arrays are read after every chunk anyway
 
 
 def unavailable_reason() -> str | None:
@@ -47,16 +47,16 @@ def compile(program: Program) -> CompiledProgram:  # noqa: A001 (the backends' v
 
 
 def compile_models(program: Program, models: int) -> CompiledProgram | None:
-    """Compile a program for many models at once, None if that cannot be.
+    """Compile a program for many models at once; return None where that is impossible.
 
-    Blocks that wait for each other in a loop over time would wait for ever, if there
-    are more of them than run at once; results of every step have no place.
+    Blocks of a loop over time wait for each other, and would deadlock if more of them
+    were launched than run at once. Results of each step have no memory per model.
     """
     if program.results or program.graph.has_loops:
         return None
     on = memory()
     on.driver.use()
-    return CompiledProgram(program, on, models, LoadedCode.kept(program, on, models))
+    return CompiledProgram(program, on, models, LoadedCode.cached(program, on, models))
 
 
 def model_rows(first: Sequence[np.ndarray], models: int) -> ModelRows:
@@ -66,20 +66,20 @@ def model_rows(first: Sequence[np.ndarray], models: int) -> ModelRows:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Let Ctrl-C wait: between two launches, state belongs to no step."""
+    """Defer Ctrl-C: between the launches of a step, the state is inconsistent."""
     interrupts: list[Any] = []
-    here = threading.current_thread() is threading.main_thread()
-    before = signal.getsignal(signal.SIGINT) if here else None
-    if not callable(before):
+    is_main = threading.current_thread() is threading.main_thread()
+    handler = signal.getsignal(signal.SIGINT) if is_main else None
+    if not callable(handler):
         yield
         return
     signal.signal(signal.SIGINT, lambda *args: interrupts.append(args))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, handler)
         if interrupts:
-            before(*interrupts[0])
+            handler(*interrupts[0])
 
 
 @cache
@@ -89,7 +89,7 @@ def memory() -> Memory:
 
 
 def free_memory() -> None:
-    """Give back to the GPU what no program uses now, if there is one in use."""
+    """Return all memory that no program uses to the GPU, if one is in use."""
     for memory in list(IN_USE):
         memory.free()
 
@@ -122,13 +122,12 @@ class CompiledProgram:
         written = {b.key for kernel in plan.kernels for b in kernel.writes()}
         self._written = [n for n, b in plan.state.items() if b.key in written]
         self._prepared = False
-        # For tests: temporary memory full of NaN before each run.
-        self.poisons = False
+        self.poisons = False  # for tests: fill the arena with NaN before each run
 
     def __del__(self) -> None:
         bindings = getattr(self, "_bindings", {})
         graphs = [g for binding in bindings.values() for g in binding.graphs.values()]
-        if graphs:  # which go before the code that they launch
+        if graphs:  # to be destroyed before the code that they launch
             self._memory.discard(partial(self._memory.unload, graphs, []))
 
     def run(
@@ -140,7 +139,8 @@ class CompiledProgram:
     ) -> dict[str, np.ndarray]:
         """Advance the state arrays; return the results of every step.
 
-        With `keep_on_device`, large state stays there, see `device_arrays`.
+        With `keep_on_device`, large arrays of state are not copied back: see
+        `device_arrays`.
         """
         results = {
             name: np.empty((steps, *result.shape), result.dtype)
@@ -170,7 +170,7 @@ class CompiledProgram:
     def run_models(
         self, data: Mapping[str, np.ndarray], state: ModelStates, steps: int
     ) -> None:
-        """Advance the state of all models on the device, and do not wait for it."""
+        """Advance the state of all models on the device, asynchronously."""
         if steps < 1 or not self.emission.every:
             return
         with self._memory.lock, undisturbed():
@@ -182,13 +182,13 @@ class CompiledProgram:
             addresses |= {name: state.address(name) for name in self.plan.state}
             binding = self._binding(addresses, self._workspace.arena, state.stride)
             self._launch(binding, steps)
-            if copies:  # which are gone, with their memory, when this returns
+            if copies:  # whose memory is freed when this returns
                 self._driver.wait()
 
     def _mirrored(
         self, arrays: Mapping[str, np.ndarray], names: Iterable[str] | None = None
     ) -> dict[str, Mirror]:
-        """Bring what has changed to the device."""
+        """Return the mirrors of arrays, updated from the host where those changed."""
         mirrors = {}
         for name in names or (*self.plan.data, *self.plan.state):
             is_data = name in self.plan.data
@@ -203,7 +203,7 @@ class CompiledProgram:
         state: Mapping[str, np.ndarray],
         copies: Mapping[str, np.ndarray],
     ) -> set[str]:
-        """Leave large arrays on the device until they are read."""
+        """Leave large arrays on the device until they are read; return their names."""
         large = {
             name
             for name in self._written
@@ -225,12 +225,12 @@ class CompiledProgram:
         resident: Set[str],
     ) -> None:
         """Copy the new state to the host, except what stays on the device."""
-        wanted = [name for name in self._written if name not in resident]
-        for name in wanted:
+        to_host = [name for name in self._written if name not in resident]
+        for name in to_host:
             device_arrays.forget(id(state[name]))
             self._memory.fetch(mirrors[name])
         self._memory.wait()
-        for name in wanted:
+        for name in to_host:
             host_copy = mirrors[name].host_copy
             assert host_copy is not None
             if name in copies:
@@ -244,17 +244,17 @@ class CompiledProgram:
     def _binding(
         self, addresses: Mapping[str, int], arena: int, state_stride: int = 0
     ) -> _Binding:
-        """Return the arguments and recordings for where arrays are now."""
+        """Return arguments and recordings for these addresses, cached or new."""
         key = (arena, state_stride, *addresses.values())
         binding = self._bindings.pop(key, None)
         if binding is None:
-            while len(self._bindings) >= MOST_BINDINGS:
+            while len(self._bindings) >= MAX_BINDINGS:
                 oldest = self._bindings.pop(next(iter(self._bindings)))
                 for graph in oldest.graphs.values():
                     self._driver.forget(graph)
             binding = self._new_binding(addresses, arena, state_stride)
-        self._bindings[key] = binding  # the last one used is the last to go
-        if not self._prepared:  # what never changes, also where odd steps have it
+        self._bindings[key] = binding  # the most recently used is evicted last
+        if not self._prepared:  # constants, in both of the double buffers
             for odd in (0, 1) if self._schedule.double_buffered else (0,):
                 self._launch_all(binding, self.emission.once, odd)
             self._driver.wait()
@@ -313,7 +313,7 @@ class CompiledProgram:
         if not self.emission.first:
             self._repeat(binding, steps)
             return
-        if steps > FEWEST_STEPS:
+        if steps > MIN_RECORDED_STEPS:
             self._driver.replay(self._graph(binding, 0, 0))
         else:
             self._launch_all(binding, self.emission.first, 0)
@@ -321,13 +321,13 @@ class CompiledProgram:
         self._launch_all(binding, self.emission.last, (steps - 1) % 2)
 
     def _repeat(self, binding: _Binding, steps: int) -> None:
-        """Take steps in recordings of 32, 16, ..., 1 of them."""
-        if steps < FEWEST_STEPS:
+        """Replay recordings of 32, 16, ..., 1 steps, or launch them if they are few."""
+        if steps < MIN_RECORDED_STEPS:
             for number in range(steps):
                 self._launch_all(binding, self.emission.every, number % 2)
             return
-        count, done = MOST_STEPS, 0
-        while count > 1 and count * len(self.emission.every) > MOST_NODES:
+        count, done = MAX_STEPS, 0
+        while count > 1 and count * len(self.emission.every) > MAX_NODES:
             count //= 2
         while done < steps:
             while count > steps - done:
@@ -345,7 +345,7 @@ class CompiledProgram:
         self._driver.launch(function, blocks, THREADS, call.shared, arguments)
 
     def _graph(self, binding: _Binding, steps: int, odd: int) -> Any:
-        """Return a recording of some steps; of none: of what comes before the first."""
+        """Return a recording of some steps, or with `steps` 0 of their prologue."""
         if (steps, odd) not in binding.graphs:
             self._driver.begin_capture()
             try:
@@ -361,8 +361,8 @@ class CompiledProgram:
 
 @dataclass
 class _Binding:
-    """Launches for arrays at certain addresses: their arguments, and recordings."""
+    """The arguments and recordings of launches, for arrays at certain addresses."""
 
     values: dict[tuple[Call, int], list[int]]  # by launch, for even and odd steps
-    arguments: dict[tuple[Call, int], Any]  # the same as the driver takes them
+    arguments: dict[tuple[Call, int], Any]  # the same values, as the driver takes them
     graphs: dict[tuple[int, int], Any] = field(default_factory=dict)

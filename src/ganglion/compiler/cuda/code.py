@@ -1,8 +1,8 @@
-"""Programs as loaded machine code: emitted, compiled, and kept for the next ones.
+"""Programs as machine code: emitted, compiled, loaded, and cached in the process.
 
-A set of models is often followed by one like it: the next seeds, the next trials. Their
-steps are the same program, traced once (`training/sharing.py`). So the code of the last
-programs stays loaded, without their memory on the device.
+A set of models is often followed by a similar set: the next seeds, the next trials.
+Their steps are the same program, traced once (`training/sharing.py`). So the code of
+the most recent programs stays loaded; their memory on the device does not.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ganglion.compiler.cuda.prelude import source
 from ganglion.compiler.ir.graph import Program
 from ganglion.system import terminal
 
-BUNDLE, BUNDLES_PER_CORE = 4, 3  # functions compiled as one; bundles of a core
-MOST_KEPT = 8  # programs
+BUNDLE_SIZE, BUNDLES_PER_CORE = 4, 3  # functions that are compiled together
+MAX_LOADED = 8  # programs
 
 
 class LoadedCode:
-    """The functions of a program, on the device as long as somebody uses them."""
+    """The functions of a program, loaded for as long as this object lives."""
 
     def __init__(self, program: Program, on: Memory, models: int) -> None:
         self.program, self._memory = program, on
@@ -46,25 +46,25 @@ class LoadedCode:
             self._memory.discard(partial(self._memory.unload, [], modules))
 
     @classmethod
-    def kept(cls, program: Program, on: Memory, models: int) -> LoadedCode:
-        """Return the code of a program, that of an earlier call if it was loaded."""
+    def cached(cls, program: Program, on: Memory, models: int) -> LoadedCode:
+        """Return the code of a program, from a least-recently-used cache."""
         key = (id(program), models, config.precision())
         with on.lock:
-            code = on.kept_code.pop(key, None)  # it keeps the program, and so its id
-        if code is None:
+            code = on.code_cache.pop(key, None)  # which refers to the program: its id
+        if code is None:  # is not reused
             code = cls(program, on, models)
         with on.lock:
-            on.kept_code[key] = code  # the last one used is the last to go
-            while len(on.kept_code) > MOST_KEPT:
-                on.kept_code.pop(next(iter(on.kept_code)))
+            on.code_cache[key] = code
+            while len(on.code_cache) > MAX_LOADED:
+                on.code_cache.pop(next(iter(on.code_cache)))
         return code
 
 
 def bundles_of(functions: dict[str, str], cores: int) -> list[list[str]]:
-    """Return names of functions that are compiled together: each some long, some short.
+    """Return bundles of functions, by name, of similar length in all.
 
-    There are enough of them for all cores, in several turns: how long one takes cannot
-    be told from its text. Without cores to share the work, it is all done at once.
+    Every core gets several bundles, because the length of a text does not predict how
+    long it takes to compile. Without cores to share the work, there is a single bundle.
 
     >>> bundles_of({name: "x" * len(name) for name in ("a", "bb", "ccc", "d", "ee")}, 1)
     [['ccc'], ['bb', 'd'], ['ee', 'a']]
@@ -72,28 +72,29 @@ def bundles_of(functions: dict[str, str], cores: int) -> list[list[str]]:
     names = sorted(functions, key=lambda name: -len(functions[name]))
     if not cores:
         return [names]
-    count = max(-(-len(names) // BUNDLE), min(BUNDLES_PER_CORE * cores, len(names)))
+    by_cores = min(BUNDLES_PER_CORE * cores, len(names))
+    count = max(-(-len(names) // BUNDLE_SIZE), by_cores)
     bundles: list[list[str]] = [[] for _ in range(count)]
-    for number, name in enumerate(names):
-        round_number, index = divmod(number, count)
-        bundles[count - 1 - index if round_number % 2 else index].append(name)
+    for number, name in enumerate(names):  # dealt back and forth, the longest first
+        row, index = divmod(number, count)
+        bundles[count - 1 - index if row % 2 else index].append(name)
     return bundles
 
 
 def code_of(functions: Sequence[str], driver: Driver) -> bytes:
-    """Return functions as machine code, from the cache where they are known."""
+    """Return the machine code of functions, from the cache on disk if possible."""
     text = source(functions)
     key = hashlib.sha256(text.encode()).hexdigest()
     path = cache.path_of("cuda", driver.compiler(), key)
-    known = cache.read(path)
-    if known is None:
-        known = driver.compile(text)
-        cache.keep(path, known)
-    return known
+    code = cache.read(path)
+    if code is None:
+        code = driver.compile(text)
+        cache.keep(path, code)
+    return code
 
 
 def _load(emission: Emission, memory: Memory) -> tuple[list[Any], dict[str, Any]]:
-    """Compile all functions, several at a time, and load them."""
+    """Compile all functions in parallel, and load them."""
     driver = memory.driver
     bundles = bundles_of(emission.functions, driver.cores)
 

@@ -1,9 +1,9 @@
-"""Sums by columns that a kernel's blocks take of what they have just computed.
+"""Emit column sums: epilogues that sum a kernel's results over all of its rows.
 
-Statistics of a batch, and the sums that their gradient needs, are sums over all rows of
-a convolution's result. Its blocks have the elements in registers: each adds up its own,
-and the last block to come adds up what the blocks have, in their order. Where nobody
-waits for them, a block only stores its sums, for another launch to add up.
+The statistics of batch norm and of its gradient are sums over the rows of a
+convolution's result. Its blocks have the elements in registers: each block sums its
+own, and the last block to finish adds up the blocks' sums, in order. Deferred sums are
+only stored by each block, for another launch to add up.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from ganglion.compiler.plan.kernels import Apply, BufferKey, Expr, Loop
 from ganglion.compiler.plan.plan import expression_key
 
 F64 = np.dtype("float64")
-MOST_ROWS, GROUP = 288, 32  # blocks that are added up at once; else so many of them
+MOST_ROWS, GROUP = 288, 32  # blocks whose sums are added in one level; in two levels
 
 
 class ColumnSum:
-    """The text of a column sum within its producer's: declaration, loop and end."""
+    """The text of a column sum within its producer's: declaration, loop and finish."""
 
     def __init__(self, body: Body, fused: FusedKernel, width: int) -> None:
         assert isinstance(fused.kernel, Loop)
@@ -57,7 +57,10 @@ class ColumnSum:
         self._each_lane = f"for (int lane = 0; lane < {width}; lane++)"
 
     def add(self, flat: str, known: dict[BufferKey, str], stores: list[str]) -> None:
-        """Append what is added up of some neighbours; the adding goes to `stores`."""
+        """Append the summands at a vector of elements; the additions go to `stores`.
+
+        `known` are values of the producer's buffers that are in registers.
+        """
         body, kernel = self.body, self.kernel
         *outer, columns = kernel.outer
         inner = kernel.shape[len(kernel.outer) :]
@@ -78,10 +81,10 @@ class ColumnSum:
                     body.do(f"{self.name}[{number}][lane] += {value};")
 
     def finish(self, across: int, row: str, rows: int, group: str, groups: int) -> int:
-        """Append what comes after the last element; return the shared memory of it.
+        """Append the final sum over threads and blocks; return its shared memory.
 
-        A block has the columns of a `group`, and `across` threads beside each other for
-        them; it is number `row` of as many as `rows` that have the same.
+        A block has the columns of a `group`, on `across` adjacent threads, and is
+        number `row` of the `rows` blocks with these columns.
         """
         body, kinds = self.body, len(self.kernel.outputs)
         if self.spread is not None:
@@ -91,15 +94,15 @@ class ColumnSum:
                     body.do(f"{self.name}[{number}][lane] = {value};")
         columns = across * self.width
         size = rows if rows <= MOST_ROWS else GROUP
-        many = -(-rows // size) if rows > size else 0
-        length = (rows + many) * kinds * columns
+        second_level = -(-rows // size) if rows > size else 0
+        length = (rows + second_level) * kinds * columns
         parts = body.scratch(groups * length, self.dtype.name)
-        counters = body.scratch(groups * (many + 1), "uint32")
+        counters = body.scratch(groups * (second_level + 1), "uint32")
         totals = body.let(
             "double*",
             f"add_columns<{rows}, {size}, {across}>({self.name}, "
             f"{parts} + ({group}) * {length}, "
-            f"{counters} + ({group}) * {many + 1}, {row})",
+            f"{counters} + ({group}) * {second_level + 1}, {row})",
             "totals",
         )
         head = f"for (int c = THREAD; {totals} && c < {columns}; c += THREADS)"
@@ -108,18 +111,18 @@ class ColumnSum:
             with body.block(f"if (i < {self.kernel.outer[0]})"):
                 self._store(totals, columns)
         itemsize = self.dtype.itemsize
-        joined = 8 * (THREADS * 16 // itemsize + kinds * columns)
-        return max(THREADS * self.width * kinds * itemsize, joined)
+        for_blocks = 8 * (THREADS * 16 // itemsize + kinds * columns)
+        return max(THREADS * self.width * kinds * itemsize, for_blocks)
 
     def finish_rows(self, across: int) -> int:
-        """Append how the sums of a part's rows are stored; return the shared memory."""
+        """Append the store of a part's sums; return the shared memory that it needs."""
         (_, view), columns = self.kernel.outputs[0], self.kernel.outer[-1]
         target = f"{self.body.pointer(view.buffer)} + part * {columns}"
         self.body.do(f"fold_threads<{across}, {columns}>({self.name}, {target});")
         return THREADS * self.width * view.buffer.dtype.itemsize
 
     def _store(self, totals: str, columns: int) -> None:
-        """Append what becomes of the totals of a column."""
+        """Append the stores and epilogues of a column's totals."""
         body, values = self.body, {}
         for number, (_, view) in enumerate(self.kernel.outputs):
             dtype = computed(view.buffer.dtype)
@@ -132,7 +135,7 @@ class ColumnSum:
 
 
 def threads_across(columns: int, width: int) -> int:
-    """Return how many threads beside each other have all columns of a row.
+    """Return how many adjacent threads hold the columns of a row.
 
     >>> threads_across(24, 4), threads_across(64, 4)
     (8, 16)
@@ -141,7 +144,7 @@ def threads_across(columns: int, width: int) -> int:
 
 
 def emit_map_with_column_sums(fused: FusedKernel) -> Emitted:
-    """Return a map as text that adds up what it computes, part by part of its rows."""
+    """Return the text of a map with column sums over each part of its rows."""
     kernel, first = fused.kernel, fused.column_sums[0].kernel
     assert isinstance(kernel, Loop)
     assert isinstance(first, Loop)
@@ -172,7 +175,7 @@ def emit_map_with_column_sums(fused: FusedKernel) -> Emitted:
 
 
 def _spread_of(exprs: list[Expr]) -> Expr | None:
-    """Return x where sums of x and of x times x are wanted in float64."""
+    """Return x if the expressions are x and x * x in float64, of a float32 x."""
     if len(exprs) != 2:
         return None
     wide, square = exprs

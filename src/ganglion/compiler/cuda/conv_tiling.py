@@ -1,7 +1,7 @@
-"""Tilings of convolutions by patches of images, and what they cost on a GPU.
+"""Tilings of convolutions (implicit GEMM), and their estimated cost on a GPU.
 
-Forward (fprop), a block has a patch of the images and the weights beside it; for the
-gradient of the weights (wgrad), it adds up patches of images and of the gradient.
+Forward (fprop), a block stages a patch of the images beside the weights; for the
+gradient of the weights (wgrad), it stages patches of images and of the gradient.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ CONV_TILES = (
 
 @dataclass(frozen=True)
 class ConvGeometry:
-    """A convolution over images (count, y, x, channels) by a window, step by step."""
+    """A convolution of images (count, y, x, channels) with a filter, by strides."""
 
     images: int
     y: int
@@ -63,14 +63,14 @@ class ConvGeometry:
     filter_size: tuple[int, int]
 
     def tile_images(self, tile_y: int, points: int) -> int:
-        """Return how many images a tile of so many points has."""
+        """Return how many images a tile with this many points covers."""
         all_rows = tile_y == self.y
         count = points // (tile_y * self.x) if all_rows else 1
         return min(max(count, 1), self.images)
 
 
 def conv_fprop_of(product: Product, bf16: bool) -> ConvGeometry | None:
-    """Return a product as a convolution whose windows overlap, None if it is none."""
+    """Return a product's geometry, if it is a convolution of overlapping windows."""
     if not in_chunks(product, "left", bf16):
         return None
     rows = [a for a in product.rows if a.size > 1]
@@ -98,13 +98,13 @@ def conv_fprop_of(product: Product, bf16: bool) -> ConvGeometry | None:
 
 
 def in_chunks(product: Product, side: str, bf16: bool) -> bool:
-    """Return whether an operand is copied 16 bytes at a time, as it is multiplied."""
+    """Return whether an operand is staged 16 bytes at a time, without conversion."""
     width = product.width(side)
     return width == (2 if bf16 else 4) and product.lanes(side) * width == 16
 
 
 class _Patches:
-    """Tiles of whole rows of images."""
+    """Tiles that consist of complete rows of images."""
 
     tile_images: int
     tile_y: int
@@ -120,7 +120,7 @@ class _Patches:
 
 @dataclass(frozen=True)
 class FpropTiling(_Patches):
-    """A tile of whole rows of images, and how many stages of weights are prefetched."""
+    """A tile of complete rows of images, and the depth of the weights' pipeline."""
 
     tile: Tile
     tile_images: int
@@ -130,16 +130,16 @@ class FpropTiling(_Patches):
     patches: int
 
     def stays(self, product: Product) -> bool:
-        """Return whether all weights of a block's columns stay with it."""
+        """Return whether a block keeps all weights of its columns."""
         return self.stages * self.step >= product.k
 
 
 def choose_fprop_tiling(
     product: Product, conv: ConvGeometry, context: LaunchContext, usual: float
 ) -> FpropTiling | None:
-    """Return the cheapest tiling of a convolution by patches, None if none pays.
+    """Return the cheapest tiling by patches, None if no tiling pays.
 
-    `usual` is what it costs as any other product.
+    `usual` is the cost of the convolution as a plain product.
     """
     best, least = None, usual
     for tiling in _fprop_tilings(product, conv, context.spec.bf16):
@@ -162,7 +162,7 @@ def _fprop_tilings(
             continue
         base = tile.step(bf16)
         steps = {base: True, 2 * base: conv.channels % (2 * base) == 0}
-        # Whole pixels need less index arithmetic.
+        # Steps of complete pixels need less index arithmetic.
         pixels = math.lcm(conv.channels, tile.groups * (16 if bf16 else 8))
         steps |= {pixels: pixels <= 4 * base}
         for tile_y in range(1, min(tile.rows // conv.x, conv.y) + 1):
@@ -177,7 +177,7 @@ def _fprop_tilings(
 
 
 def fprop_bytes(product: Product, conv: ConvGeometry, tiling: FpropTiling) -> int:
-    """Return the shared memory that patches and the weights beside them need."""
+    """Return the shared memory of patches and weights."""
     tile = tiling.tile
     copied = tiling.stages * tiling.step
     weights = copied * line_of(tile.columns) * product.width("right")
@@ -194,7 +194,7 @@ def _patch_bytes(product: Product, conv: ConvGeometry, tiling: FpropTiling) -> i
 def fprop_blocks(
     product: Product, conv: ConvGeometry, tiling: FpropTiling, context: LaunchContext
 ) -> int:
-    """Return how many blocks share the tiles: as many as run at once."""
+    """Return how many blocks share the tiles: those that run at once."""
     return _blocks(product, conv, tiling, context, fprop_bytes(product, conv, tiling))
 
 
@@ -206,8 +206,8 @@ def _blocks(
     shared: int,
 ) -> int:
     across = -(-product.n // tiling.tile.columns)
-    together = context.spec.resident_blocks(shared) if context.alone else 1
-    slots = context.spec.processors * together
+    per_processor = context.spec.resident_blocks(shared) if context.alone else 1
+    slots = context.spec.processors * per_processor
     if not tiling.stays(product):
         slots = max(slots, tiling.tiles(conv) * across)
     slots = min(slots, context.most_blocks)
@@ -226,19 +226,19 @@ def _fprop_cost(
     blocks = _blocks(product, conv, tiling, context, shared)
     across = -(-product.n // tile.columns)
     turns = -(-tiling.tiles(conv) * across // blocks)
-    each = turns * -(-blocks // spec.processors)  # tiles of a processor
+    each = turns * -(-blocks // spec.processors)  # tiles of a multiprocessor
     even = conv.channels % tiling.step == 0
     worked = product.k * _fprop_cycles(product, tile, spec.bf16, even) / TUNING.clock
     copied = _patch_bytes(product, conv, tiling) / TUNING.bandwidth
     weights = product.k * tile.columns * right / TUNING.bandwidth
     together = spec.resident_blocks(shared)
-    if context.alone:  # else other products work while this one waits
+    if context.alone:  # else other products hide the latency of this one
         together = min(together, each)
     in_flight = min(tiling.patches, turns)
     if not tiling.stays(product):
         worked = max(worked, weights) + product.k / tiling.step * 100 / together
         weights = 0
-    elif context.weights_ready:  # most of them come while the launch before ends
+    elif context.weights_ready:  # most are loaded while the previous launch ends
         weights /= 4
     size = tile.rows * tile.columns * 4
     ends = 200 + tile.groups * size / 48 / TUNING.clock + size / TUNING.bandwidth
@@ -248,9 +248,9 @@ def _fprop_cost(
 
 
 def _fprop_cycles(product: Product, tile: Tile, bf16: bool, even: bool) -> float:
-    """Return the cycles that a tile takes for each element of the inner axis.
+    """Return the cycles of a tile for each element of the inner axis.
 
-    Where steps are `even` parts of a pixel's channels, there is less index arithmetic.
+    Steps that divide a pixel's channels evenly need less index arithmetic.
     """
     left, right = product.width("left"), product.width("right")
     shared_reads = (
@@ -269,11 +269,11 @@ class ConvWgrad:
     """The gradient of a convolution's weights: sums over all pixels."""
 
     conv: ConvGeometry
-    right: tuple[int, int, int]  # elements from image to image, row to row, point
+    right: tuple[int, int, int]  # strides of the right operand: image, row, point
 
 
 def conv_wgrad_of(product: Product, bf16: bool) -> ConvWgrad | None:
-    """Return a product as the gradient of a window's weights, None if it is none."""
+    """Return a product as the gradient of a filter, None if it is something else."""
     kernel = product.kernel
     if not all(in_chunks(product, side, bf16) for side in ("left", "right")):
         return None
@@ -306,7 +306,7 @@ def conv_wgrad_of(product: Product, bf16: bool) -> ConvWgrad | None:
 
 @dataclass(frozen=True)
 class WgradTiling(_Patches):
-    """How a weights' gradient is shared by warps, blocks and parts."""
+    """How the gradient of weights is divided among warps, blocks and parts."""
 
     warps_down: int  # 16 channels each
     warps_across: int  # 16 columns each
@@ -322,7 +322,7 @@ class WgradTiling(_Patches):
         return 8 // (self.warps_down * self.warps_across)
 
     def results(self, product: Product, conv: ConvGeometry) -> int:
-        """Return how many blocks all weights take."""
+        """Return how many blocks cover all weights once."""
         down = -(-conv.channels // (16 * self.warps_down))
         across = -(-product.n // (16 * self.warps_across))
         return down * across * (conv.filter_size[0] // self.tap_rows)
@@ -369,7 +369,7 @@ def _wgrad_tilings(
 def wgrad_bytes(
     product: Product, conv: ConvGeometry, tiling: WgradTiling, bf16: bool
 ) -> int:
-    """Return the shared memory that patches and points, or sums, need."""
+    """Return the shared memory of patches and points, or of sums if that is more."""
     taps = tiling.tap_rows * conv.filter_size[1]
     sums = tiling.warps_down * tiling.warps_across * taps * 8 * 32 * 4
     copies = tiling.stages * _points_bytes(product, conv, tiling, bf16)
@@ -389,7 +389,7 @@ def _points_bytes(
 
 
 def _strips(conv: ConvGeometry, tiling: WgradTiling, bf16: bool) -> int:
-    """Return how many strips of 8 pixels a tile has, with those that fill it up."""
+    """Return how many strips of 8 pixels a tile has, with padding."""
     strips = tiling.tile_images * -(-conv.x // 8)
     return -(-strips // 2) * 2 if bf16 else strips
 

@@ -1,7 +1,7 @@
-"""The narrow surface to a GPU: everything that the CUDA backend asks of a driver.
+"""The narrow interface to a GPU: everything that the CUDA backend asks of a driver.
 
-`Driver` is what it needs; `CudaDriver` answers through cuda.core and cuda.bindings. A
-test puts a driver of its own in its place.
+`Driver` is the protocol; `CudaDriver` implements it with cuda.core and cuda.bindings.
+Tests substitute drivers of their own.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ INSTALL = "pip install 'ganglion-nn[cuda]'"
 Handle = Any
 
 
-class OutOfMemory(RuntimeError):  # noqa: N818 (it says what is so)
-    """The device has no room for something."""
+class OutOfMemory(RuntimeError):  # noqa: N818 (reads well where it is caught)
+    """An allocation on the device has failed."""
 
 
 class Driver(Protocol):
@@ -36,13 +36,13 @@ class Driver(Protocol):
 
     name: str
     spec: GpuSpec
-    cores: int  # of the host, which compile
+    cores: int  # of the host, for compiling in parallel
 
     def use(self) -> None:
         """Make the device current in this thread."""
 
     def compiler(self) -> str:
-        """Return all that machine code depends on besides its source."""
+        """Return everything that machine code depends on besides its source."""
 
     def compile(self, source: str) -> bytes:
         """Compile CUDA C to machine code."""
@@ -53,15 +53,15 @@ class Driver(Protocol):
         """Load machine code; return it and its functions."""
 
     def unload(self, module: Handle) -> None:
-        """Let go of machine code that nothing runs any more."""
+        """Unload machine code that is no longer used."""
 
     def allow_shared(self, function: Handle, nbytes: int) -> None:
-        """Let a function use this much shared memory."""
+        """Raise the limit of a function's shared memory."""
 
     def prefer_shared(self, function: Handle) -> None:
-        """Let a processor that runs a function have as little cache as it can.
+        """Prefer shared memory to L1 cache while a function runs.
 
-        Launches overlap on a processor only if its memory is divided alike for both.
+        Launches overlap on a multiprocessor only if they divide its memory alike.
         """
 
     def allocate(self, nbytes: int) -> int:
@@ -74,22 +74,22 @@ class Driver(Protocol):
         """Fill memory with a byte."""
 
     def upload(self, address: int, array: np.ndarray) -> None:
-        """Copy an array to the device, in the order of launches."""
+        """Start copying an array to the device, ordered with launches."""
 
     def download(self, array: np.ndarray, address: int) -> None:
-        """Copy from the device into an array; it is there after `wait`."""
+        """Start copying from the device into an array, complete after `wait`."""
 
     def upload_rows(self, address: int, rows: np.ndarray, stride: int) -> None:
-        """Copy rows of bytes to the device, to places that are a stride apart."""
+        """Copy rows of bytes to addresses on the device that are a stride apart."""
 
     def download_rows(self, rows: np.ndarray, address: int, stride: int) -> None:
-        """Copy rows of bytes from places that are a stride apart."""
+        """Copy rows of bytes from addresses on the device that are a stride apart."""
 
     def host_array(self, nbytes: int) -> np.ndarray:
-        """Return bytes of the host from and to which copies are fast."""
+        """Return pinned memory of the host, from and to which copies are fast."""
 
     def free_host(self, array: np.ndarray) -> None:
-        """Give bytes of the host back to the system; any others are left alone."""
+        """Free pinned memory of the host; other arrays are ignored."""
 
     def launch(
         self,
@@ -99,36 +99,36 @@ class Driver(Protocol):
         shared: int,
         arguments: Any,
     ) -> None:
-        """Launch a function; it may be set up while the one before it still runs.
+        """Launch a function on a grid of (blocks, models).
 
-        There are so many blocks, for so many models.
+        Its blocks may start while the previous launch is still running.
         """
 
     def begin_capture(self) -> None:
-        """Record launches from now on instead of doing them."""
+        """Record launches from now on instead of running them."""
 
     def end_capture(self) -> Handle:
-        """Return what was recorded, ready to be replayed."""
+        """Return the recorded launches, ready to be replayed."""
 
     def replay(self, graph: Handle) -> None:
-        """Do what was recorded."""
+        """Run recorded launches."""
 
     def forget(self, graph: Handle) -> None:
-        """Let go of a recording."""
+        """Destroy a recording."""
 
     def wait(self) -> None:
-        """Wait until everything is done."""
+        """Wait for all launches and copies."""
 
     def memory(self) -> tuple[int, int]:
         """Return the free and the total bytes of the device."""
 
     def arguments(self, addresses: Sequence[int]) -> Any:
-        """Return addresses as a launch takes them."""
+        """Return argument values in the form that `launch` takes."""
 
 
 @cache
 def unavailable_reason() -> str | None:
-    """Return why no GPU can be used here, None if one can."""
+    """Return why no GPU is usable here, None if there is a usable GPU."""
     for package in ("cuda.bindings", "cuda.core"):
         try:
             spec = importlib.util.find_spec(package)
@@ -157,17 +157,17 @@ def unavailable_reason() -> str | None:
 
 
 def _capability(cu: Any, device: Any) -> int:
-    wanted = cu.CUdevice_attribute
-    parts = []
-    for name in ("MAJOR", "MINOR"):
-        attribute = getattr(wanted, f"CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_{name}")
-        parts.append(cu.cuDeviceGetAttribute(attribute, device)[1])
-    return parts[0] * 10 + parts[1]
+    def attribute(name: str) -> int:
+        name = f"CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_{name}"
+        kind = getattr(cu.CUdevice_attribute, name)
+        return int(cu.cuDeviceGetAttribute(kind, device)[1])
+
+    return attribute("MAJOR") * 10 + attribute("MINOR")
 
 
 @cache
 def start() -> Future[CudaDriver]:
-    """Begin to make the GPU ready: that takes a while, beside other work."""
+    """Start initializing the GPU in the background: it takes a while."""
     from concurrent.futures import ThreadPoolExecutor  # slow to import
 
     pool = ThreadPoolExecutor(1)
@@ -181,7 +181,7 @@ def driver() -> Driver:
     try:
         return start().result()
     except Exception:
-        start.cache_clear()  # there may be room for it later
+        start.cache_clear()  # a later attempt may succeed
         raise
 
 
@@ -198,7 +198,7 @@ def compile_source(source: str, architecture: str, kind: str = "cubin") -> bytes
 
 
 def compiler(capability: int) -> str:
-    """Return NVRTC's version, that of what calls it, and the options."""
+    """Return the versions of NVRTC and cuda-core, the architecture and options."""
     from importlib.metadata import version  # slow to import
 
     from cuda.bindings import nvrtc
@@ -210,10 +210,10 @@ def compiler(capability: int) -> str:
 
 
 def read_compiler() -> int:
-    """Read the files of NVRTC, so that they are in memory; return their bytes.
+    """Read the files of NVRTC into the page cache; return how many bytes they have.
 
-    From front to back that takes a tenth of the time that compiling first takes to get
-    them from a disk. Errors are left to the first compilation, which reports them.
+    Reading them sequentially takes a tenth of the time that the first compilation would
+    spend on page faults. Errors are ignored: the first compilation reports them.
     """
     count, buffer = 0, bytearray(1 << 20)
     with suppress(Exception):
@@ -258,7 +258,7 @@ class CudaDriver:
         flag = cu.CUstream_flags.CU_STREAM_NON_BLOCKING
         self._stream = self._check(cu.cuStreamCreate(flag))
         self._overlap = self.spec.capability >= 90
-        self._attributes = self._overlapping()
+        self._attributes = self._launch_attributes()
 
     def _check(self, answer: tuple[Any, ...]) -> Any:
         status, *values = answer
@@ -267,8 +267,8 @@ class CudaDriver:
                 raise OutOfMemory(status.name)
             _, text = self._cu.cuGetErrorString(status)
             raise RuntimeError(
-                f"CUDA: {status.name} ({(text or b'').decode()}). The GPU may have to "
-                "be asked anew: start the program again."
+                f"CUDA: {status.name} ({(text or b'').decode()}). The GPU may be "
+                "unusable for this process: restart the program."
             )
         if not values:
             return None
@@ -307,13 +307,13 @@ class CudaDriver:
 
     def allow_shared(self, function: Handle, nbytes: int) -> None:
         kinds = self._cu.CUfunction_attribute
-        wanted = kinds.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        self._check(self._cu.cuFuncSetAttribute(function, wanted, nbytes))
+        attribute = kinds.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        self._check(self._cu.cuFuncSetAttribute(function, attribute, nbytes))
 
     def prefer_shared(self, function: Handle) -> None:
         kinds = self._cu.CUfunction_attribute
-        wanted = kinds.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
-        self._check(self._cu.cuFuncSetAttribute(function, wanted, 100))
+        attribute = kinds.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+        self._check(self._cu.cuFuncSetAttribute(function, attribute, 100))
 
     def allocate(self, nbytes: int) -> int:
         return int(self._check(self._cu.cuMemAlloc(max(nbytes, 256))))
@@ -376,7 +376,8 @@ class CudaDriver:
             self._pinned.remove(pointer)
             self._check(self._cu.cuMemFreeHost(pointer))
 
-    def _overlapping(self) -> Any:
+    def _launch_attributes(self) -> Any:
+        """Return the attributes with which a launch may overlap the previous one."""
         cu = self._cu
         attribute = cu.CUlaunchAttribute()
         attribute.id = (
@@ -437,12 +438,12 @@ class CudaDriver:
         return int(free), int(total)
 
     def stopwatch(self) -> tuple[Any, Any]:
-        """Return two events, for timing."""
+        """Return two events for timing."""
         first, last = (self._check(self._cu.cuEventCreate(0)) for _ in range(2))
         return first, last
 
     def mark(self, event: Any) -> None:
-        """Note the time when everything so far is done."""
+        """Record an event behind everything that was launched so far."""
         self._check(self._cu.cuEventRecord(event, self._stream))
 
     def milliseconds(self, first: Any, last: Any) -> float:

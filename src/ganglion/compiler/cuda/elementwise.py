@@ -1,7 +1,7 @@
-"""Elements in CUDA C: expressions, maps, transposing copies, and epilogues.
+"""Emit expressions, maps, transposing copies and epilogues as CUDA C.
 
-An expression is written at one index, or at several neighbours. Functions that are
-called are those of `device/common.cuh`, or the machine's own.
+An expression is evaluated at a single index, or at a vector of adjacent indices. The
+functions that it calls are in `device/common.cuh`, or CUDA's own.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ _OPS = C_OPS | {
     "tanh": "tanh_of({0})",
     "is_finite": "is_finite({0})",
 }
-# Without branches, so that a thread computes several at once.
+# Without branches, so that a thread overlaps several of them.
 _APPROXIMATE = _OPS | {"divide": "quotient({0}, {1})", "sqrt": "near_root({0})"}
-# Powers that are cheaper, and as exact, by arithmetic.
+# Powers that arithmetic computes faster and as exactly.
 _POWERS = {
     1.0: "{0}",
     2.0: "{0} * {0}",
@@ -72,10 +72,10 @@ _POWERS = {
 
 @dataclass(frozen=True)
 class Bindings:
-    """The indices at which expressions are evaluated, and what is known there.
+    """The indices at which expressions are evaluated, and values already in registers.
 
-    `values` are those of buffers that are being computed, by their memory: a load of
-    one is the value itself. `vectors` are elements of views that were loaded at once.
+    `values` are elements of buffers that this kernel computes, to be used in place of
+    loads. `vectors` are elements of views that vector loads have read.
     """
 
     indices: Sequence[str]
@@ -135,22 +135,22 @@ def _apply(expr: Apply, args: list[str], approximate: bool = False) -> str:
         if expr.op == "power" and value in _POWERS:
             return _POWERS[value].format(args[0], number(1, source))
     if expr.op == "negative" and args[0].startswith("-"):
-        args = [f"({args[0]})"]  # two signs side by side would be another operator
+        args = [f"({args[0]})"]  # "--" would be another operator
     ops = _APPROXIMATE if approximate and dtype == np.float32 else _OPS
     text = ops[expr.op].format(*args, f="f" * (dtype.itemsize == 4))
-    # Small integers overflow where their type ends.
+    # C computes small integers as int: make them wrap around in their own type.
     if expr.op in _OVERFLOWING and dtype.kind in "iu" and dtype.itemsize < 4:
         return f"({c_type(dtype)})({text})"
     return text
 
 
 def _has_exact_inverse(value: float) -> bool:
-    """Return whether a number is a power of two, and no extreme one."""
+    """Return whether a number is a power of two, far from overflow and underflow."""
     return math.frexp(value)[0] in (0.5, -0.5) and 2**-99 < abs(value) < 2**99
 
 
 def cast(value: str, old: np.dtype, new: np.dtype) -> str:
-    """Convert as NumPy does."""
+    """Return a conversion with NumPy's semantics."""
     if old == new:
         return value
     if is_short(old):
@@ -165,7 +165,7 @@ def cast(value: str, old: np.dtype, new: np.dtype) -> str:
 
 
 def _indirect(body: Body, expr: Indirect, at: Bindings, row: str) -> str:
-    """Load from the row an index names; what lies outside of the table is NaN."""
+    """Return a load from the row that an index selects; NaN outside of the table."""
     within = affine(at.indices, expr.within, expr.offset)
     inside = body.let("bool", f"(unsigned long long){row} < {expr.rows}ull")
     kind = "long long" if expr.table.size > 2**31 - 1 else "int"
@@ -176,7 +176,7 @@ def _indirect(body: Body, expr: Indirect, at: Bindings, row: str) -> str:
     return f"{inside} ? {element} : {number(math.nan, expr.dtype)}"
 
 
-# ---- vectors: neighbours along an axis ---------------------------------------------
+# ---- vectors of adjacent elements along an axis --------------------------------------
 
 
 def evaluate_vectors(
@@ -187,7 +187,7 @@ def evaluate_vectors(
     values: Mapping[BufferKey, str],
     axis: int = -1,
 ) -> list[str]:
-    """Compute expressions at neighbours along an axis; return arrays of values."""
+    """Compute expressions at adjacent indices along an axis; return their arrays."""
     vectors: dict[View, str] = {}
     for expr in walk(*exprs):
         if isinstance(expr, Load) and expr.view.buffer.key not in values:
@@ -200,10 +200,10 @@ def evaluate_vectors(
                 body.do(f"load_lanes({vectors[view]}, {source});")
     names = [body.array(c_type(expr.dtype), width, "r") for expr in exprs]
     with body.unrolled(f"for (int lane = 0; lane < {width}; lane++)"):
-        here = list(indices)
-        here[axis] = body.let(body.index, f"{indices[axis]} + lane", "j")
+        lane_indices = list(indices)
+        lane_indices[axis] = body.let(body.index, f"{indices[axis]} + lane", "j")
         at = Bindings(
-            here,
+            lane_indices,
             {key: f"{name}[lane]" for key, name in values.items()},
             {view: f"{name}[lane]" for view, name in vectors.items()},
         )
@@ -213,18 +213,18 @@ def evaluate_vectors(
 
 
 def is_vector_access(view: View, width: int, axis: int = -1) -> bool:
-    """Return whether neighbours of a view can be loaded and stored at once."""
+    """Return whether adjacent elements of a view are an aligned vector in memory."""
     others = list(view.strides)
-    last = others.pop(axis)
+    stride = others.pop(axis)
     aligned = not any(s % width for s in (*others, view.offset))
-    # Results of several steps lie one after the other.
-    return last == 1 and aligned and not view.buffer.size % width
+    # The results of each step follow those of the step before.
+    return stride == 1 and aligned and not view.buffer.size % width
 
 
 def store_vector(
     body: Body, value: str, view: View, indices: Sequence[str], width: int
 ) -> None:
-    """Store neighbours that are in an array."""
+    """Store an array of values at adjacent indices along the last axis."""
     offset = affine(indices, view.strides, view.offset)
     pointer = body.pointer(view.buffer)
     if is_vector_access(view, width):
@@ -239,22 +239,22 @@ def store_vector(
     )
 
 
-# ---- maps, and what epilogues add to any kernel --------------------------------------
+# ---- maps, and the epilogues of any kernel -------------------------------------------
 
 
-MOST_BLOCKS = 65_535  # beyond, blocks take several turns
+MOST_BLOCKS = 65_535  # more elements are computed in a grid-stride loop
 TILE = 32  # rows and columns that are transposed at a time, in shared memory
-FEWEST_TRANSPOSED = 8  # elements of an axis that are worth it
+FEWEST_TRANSPOSED = 8  # elements of an axis that is worth transposing
 TILES_PER_BLOCK, TRANSPOSING_BLOCKS = 4, 64  # if there are enough tiles for all
 
 
 def emit_map(
     fused: FusedKernel, spec: GpuSpec, rows: BlockRows | None = None, models: int = 1
 ) -> Emitted:
-    """Return a loop without reduction, and its epilogues, as text.
+    """Return the text of a loop without reduction, and of its epilogues.
 
-    With `rows`, a block has some of its rows. Of many models, which keep all processors
-    busy, each has few blocks, and their threads several loads under way.
+    With `rows`, a block computes some rows of it. Many models keep a GPU busy together:
+    each has few blocks, whose loops are unrolled to have several loads in flight.
     """
     kernel = fused.kernel
     assert isinstance(kernel, Loop)
@@ -270,7 +270,7 @@ def emit_map(
         width = vector_width(fused, shape[-1]) if total >= 4 * THREADS else 1
     count = total // width
     if THREADS < count <= TUNING.one_block_elements or (models > 1 and count > THREADS):
-        body.unroll(4)  # a block takes turns
+        body.unroll(4)
     with body.block(each_index(body, count, loops=count > THREADS)):
         at = body.indices("i", (*shape[:-1], shape[-1] // width))
         if width > 1:
@@ -285,9 +285,9 @@ def emit_map(
 
 
 def each_index(body: Body, count: int, loops: bool = True) -> str:
-    """Return the head of a loop in which every thread takes its share of indices.
+    """Return the head of a grid-stride loop over indices.
 
-    Without `loops`, threads of the first block take one turn.
+    Without `loops`, each thread of the first block has at most a single index.
     """
     start = f"{body.index} i = ({body.index})block * THREADS + {body.thread}"
     if not loops:
@@ -296,32 +296,33 @@ def each_index(body: Body, count: int, loops: bool = True) -> str:
 
 
 def blocks_for(count: int) -> int:
-    """Return how many blocks have a thread for each of so many elements."""
+    """Return how many blocks have a thread for each element, up to a limit."""
     return min(-(-count // THREADS), MOST_BLOCKS)
 
 
 def _map_width(fused: FusedKernel, kernel: Loop, total: int, spec: GpuSpec) -> int:
-    """Return how many neighbours a thread computes: more where there is much to do."""
+    """Return the vector width of a map: narrower where a GPU would not be busy."""
     if not kernel.shape:
         return 1
-    most = widest_access(kernel)
-    while most > 1 and total // most < spec.processors * TUNING.busy_threads:
-        most //= 2
-    return vector_width(fused, kernel.shape[-1], most)
+    width = widest_access(kernel)
+    while width > 1 and total // width < spec.processors * TUNING.busy_threads:
+        width //= 2
+    return vector_width(fused, kernel.shape[-1], width)
 
 
 def widest_access(kernel: Loop) -> int:
-    """Return how many neighbours fit into one access of memory."""
+    """Return how many elements fit into a single access of memory."""
     widest = max(view.buffer.dtype.itemsize for _, view in kernel.outputs)
     return 2 if widest > 4 else 4
 
 
-def vector_width(fused: FusedKernel, last: int, most: int = 4) -> int:
-    """Return how many neighbours may be computed at once: a power of two."""
+def vector_width(fused: FusedKernel, last: int, widest: int = 4) -> int:
+    """Return the largest power of two that divides the last axis of all loops."""
     sizes = [last, *(loop.shape[-1] if loop.shape else 1 for loop in fused.epilogues)]
-    while most > 1 and any(size % most for size in sizes):
-        most //= 2
-    return most
+    width = widest
+    while width > 1 and any(size % width for size in sizes):
+        width //= 2
+    return width
 
 
 def emit_epilogues(
@@ -332,9 +333,9 @@ def emit_epilogues(
     values: dict[BufferKey, str],
     stores: list[str] | None = None,
 ) -> None:
-    """Append the epilogues of a kernel at the offset in memory of its results.
+    """Append the epilogues of a kernel, at the flat offset of its results.
 
-    With `stores`, what they store is put there, so that loads need not wait for it.
+    With `stores`, store instructions go to that list, to be placed behind later loads.
     """
     if not fused.epilogues:
         return
@@ -358,7 +359,7 @@ def compute_and_store(
     fused: FusedKernel,
     stores: list[str] | None = None,
 ) -> dict[BufferKey, str]:
-    """Compute expressions at some neighbours and store them; return their values."""
+    """Compute and store expressions at a vector of indices; return their values."""
     exprs = [expr for expr, _ in stored]
     if width == 1:
         results = evaluate(body, exprs, Bindings(at, values))
@@ -383,7 +384,7 @@ def compute_and_store(
 
 
 class Axis(NamedTuple):
-    """An axis of a copy, with its strides in what is read and what is written."""
+    """An axis of a copy, with its strides in the source and in the target."""
 
     size: int
     read: int
@@ -391,10 +392,10 @@ class Axis(NamedTuple):
 
 
 def transposed_axes(fused: FusedKernel) -> tuple[Axis, Axis, list[Axis]] | None:
-    """Return the axes along which a copy reads and writes neighbours, and the others.
+    """Return the contiguous axes of a copy's source and target, and its other axes.
 
-    None if these are not two axes, or it is not only a copy. A plain loop would write,
-    or read, here and there: eight times the memory.
+    None if those are the same axis, or the kernel is not a mere copy. A plain loop
+    would read or write single elements of 32-byte sectors: eight times the traffic.
     """
     kernel = fused.kernel
     if not isinstance(kernel, Loop) or not is_copy(kernel) or fused.epilogues:
@@ -412,7 +413,7 @@ def transposed_axes(fused: FusedKernel) -> tuple[Axis, Axis, list[Axis]] | None:
 
 
 def emit_transpose(fused: FusedKernel, axes: tuple[Axis, Axis, list[Axis]]) -> Emitted:
-    """Return a copy that goes through shared memory tile by tile as text."""
+    """Return the text of a copy that is transposed tile by tile in shared memory."""
     kernel = fused.kernel
     assert isinstance(kernel, Loop)
     assert isinstance(kernel.expr, Load)

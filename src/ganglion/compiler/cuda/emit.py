@@ -1,6 +1,6 @@
-"""A schedule as CUDA C: functions by name, and the launches of a step in order.
+"""Emit a schedule as CUDA C: functions by name, and the launches of a step in order.
 
-Nothing here knows a driver: the text can be read, checked and compiled anywhere.
+Nothing here depends on a driver: the text can be read, tested and compiled anywhere.
 """
 
 from __future__ import annotations
@@ -56,44 +56,44 @@ from ganglion.compiler.plan.plan import rounded
 from ganglion.compiler.plan.scan_scatter import PoolBack, Scan, Scatter
 from ganglion.compiler.plan.time_loop import TimeLoop
 
-# ---- a function, put together from partitions side by side in its blocks -------------
+# ---- a kernel function: partitions that run side by side, each in its own blocks -----
 
 
 @dataclass(frozen=True)
 class RowStaging:
-    """What blocks of row-wise fused kernels stage in shared memory.
+    """The arrays that blocks of row-wise fused kernels hold in shared memory.
 
-    Mappings say how many elements of an array a row has: a block has its own rows.
+    Mappings give the number of elements in a row; a block holds its own rows only.
     """
 
     rows: int  # of a block
-    private: Mapping[BufferKey, int]  # only this partition writes and reads these
-    written_back: Sequence[Mapping[BufferKey, int]]  # by each body, for others to read
-    staged: Mapping[BufferKey, int]  # written by others, and copied at the start
-    staged_whole: Collection[BufferKey]  # the same, all rows of them
-    ready: Collection[BufferKey]  # before the launch: copied before others have ended
+    private: Mapping[BufferKey, int]  # written and read by this partition alone
+    written_back: Sequence[Mapping[BufferKey, int]]  # after each body, for others
+    staged: Mapping[BufferKey, int]  # written by others, copied at the start
+    staged_whole: Collection[BufferKey]  # likewise, with all of their rows
+    ready: Collection[BufferKey]  # staged before the previous launch has ended
 
     def size(self, buffer: Buffer) -> int:
-        """Return how many elements of an array a block has, 0 for none."""
+        """Return how many elements of an array a block holds, 0 for none."""
         key = buffer.key
         if key in self.staged_whole:
             return buffer.size
-        known = (self.private, self.staged, *self.written_back)
-        return self.rows * next((sizes[key] for sizes in known if key in sizes), 0)
+        row_sizes = (self.private, self.staged, *self.written_back)
+        return self.rows * next((sizes[key] for sizes in row_sizes if key in sizes), 0)
 
 
 @dataclass(frozen=True)
 class PartitionText:
-    """A partition of a launch as bodies of code, one after the other."""
+    """A partition of a launch: the bodies of its kernels, run one after the other."""
 
     bodies: list[Emitted]
     blocks: int
     priority: Priority
     staging: RowStaging | None = None  # of row-wise fused kernels
-    memory: ResidentMemory | None = None  # of a block that takes many steps
+    memory: ResidentMemory | None = None  # of a resident block
 
     def order(self) -> tuple[bool, int, float, int]:
-        """Sort long partitions to the front, and deferred ones to the end."""
+        """Return a sort key: long partitions come first, deferred ones last."""
         work = max(body.work for body in self.bodies)
         return self.blocks > 1, self.priority.value, -work, -self.blocks
 
@@ -104,7 +104,7 @@ class PartitionText:
 
     @cached_property
     def _layout(self) -> tuple[dict[BufferKey, int], int]:
-        """The offsets of arrays in shared memory, and the end of them all."""
+        """The offsets of arrays in shared memory, and its size."""
         offsets: dict[BufferKey, int] = {}
         end = rounded(max(body.shared for body in self.bodies), 16)
         for key, buffer in self.buffers.items():
@@ -117,11 +117,11 @@ class PartitionText:
 
     @property
     def shared(self) -> int:
-        """The shared memory of a block."""
+        """The bytes of a block's shared memory."""
         return self._layout[1]
 
     def staged(self, buffer: Buffer) -> str:
-        """Return the address of a block's copy of an array, "" if it has none."""
+        """Return the address of a block's copy of an array, "" if there is none."""
         offset = self._layout[0].get(buffer.key)
         kind = c_type(buffer.dtype)
         return "" if offset is None else f"({kind}*)(shared_bytes + {offset})"
@@ -130,7 +130,7 @@ class PartitionText:
 class Function:
     """The text of a kernel function, and the buffers that are its arguments.
 
-    With `like_blocks`, those of all models start before the next ones of any.
+    With `like_blocks`, block 0 of every model starts before block 1 of any model.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Function:
         self._arguments: dict[BufferKey, str] = {}
         self._scratch = 0
         self._partitions: list[tuple[int, list[str]]] = []
-        self._before, self._after = list[str](), list[str]()  # all steps
+        self._before, self._after = list[str](), list[str]()  # the loop over steps
         start = 0
         for partition in partitions:
             block = f"{self._block} - {start}" if start else self._block
@@ -158,11 +158,11 @@ class Function:
     def named(
         self, pair: bool, models: bool = False, resident: bool = False
     ) -> tuple[str, str]:
-        """Return the function's name, made from its text, and its text.
+        """Return the function's name, a hash of its text, and its text.
 
-        With `pair`, two blocks find room on a processor, which bounds their registers.
-        With `models`, each has blocks of its own, and memory at a distance from that
-        of the model before. A `resident` block takes many steps.
+        With `pair`, registers are limited so that a multiprocessor can run two blocks.
+        With `models`, each model has its own blocks, and its memory a stride behind
+        that of the model before. A `resident` block loops over steps.
         """
         lines = [
             fill(text, body=f"${{kernel}}_{name}")
@@ -177,21 +177,21 @@ class Function:
             f'extern "C" __global__ void __launch_bounds__({THREADS}{", 2" * pair}) '
             f"$kernel({', '.join(arguments)}) {{"
         )
-        lines += self._moves_to_model() if models else []
+        lines += self._select_model() if models else []
         lines += self._before if resident else []
         lines += ["  for (long long step = 0; step < steps; step++)"] * resident
         *others, (_, last) = self._partitions
         for end, calls in others:
             lines += [f"  if ({self._block} < {end}) {{", *calls, "  } else"]
-        # What a step wrote, the next one reads.
+        # The next step reads what this one has written: hence the barrier.
         after = ["    BARRIER;", "  }", *self._after] if resident else ["  }"]
         text = "\n".join([*lines, "  {", *last, *after, "}", ""])
         digest = hashlib.sha256(fill(text, kernel="NAME").encode()).hexdigest()
         name = f"k{digest[:24]}"
         return name, fill(text, kernel=name)
 
-    def _moves_to_model(self) -> Iterator[str]:
-        """Yield how a block finds the memory of its model."""
+    def _select_model(self) -> Iterator[str]:
+        """Yield lines that advance the arguments to the memory of a block's model."""
         model = ", place.model" * self._like_blocks
         if self._like_blocks:
             yield "  const Place place = Place::of_like_blocks();"
@@ -201,7 +201,7 @@ class Function:
                 yield f"  a{number} = of_model(a{number}, {stride}{model});"
 
     def _calls(self, partition: PartitionText, block: str) -> list[str]:
-        """Return how a block of a partition calls its bodies."""
+        """Return the lines with which a block of a partition calls its bodies."""
         staging = partition.staging
         lines = [] if partition.bodies[0].waits else ["start_after_others();"]
         if staging:
@@ -249,7 +249,7 @@ class Function:
         return [f"    {line}" for line in lines]
 
     def _keep_state(self, partition: PartitionText, memory: ResidentMemory) -> None:
-        """Copy a model's variables to shared memory before all steps, and back."""
+        """Stage a model's variables before the loop over steps, and write them back."""
         self._before.append("  start_after_others();")
         for key, buffer in partition.buffers.items():
             if buffer.kind == "state" and key in memory.offsets:
@@ -263,7 +263,7 @@ class Function:
     def _stage(
         self, partition: PartitionText, staging: RowStaging, block: str, start: list
     ) -> list[str]:
-        """Return how a block starts, and copies what it needs of arrays."""
+        """Return the lines with which a block starts, and stages arrays."""
         before, after = list[str](), list[str]()
         for key, buffer in partition.buffers.items():
             if key in staging.staged_whole or key in staging.staged:
@@ -279,7 +279,7 @@ class Function:
     def _write_back(
         self, partition: PartitionText, number: int, block: str
     ) -> Iterator[str]:
-        """Yield how results of a body are copied to where others read them."""
+        """Yield lines that copy results of a body to where other partitions read."""
         if (staging := partition.staging) is None:
             return
         for buffer in partition.bodies[number].buffers:
@@ -289,7 +289,7 @@ class Function:
                 yield f"write_back<{size}>({target}, {partition.staged(buffer)});"
 
     def _address(self, partition: PartitionText, buffer: Buffer, block: str) -> str:
-        """Return an array's address; of a block's own rows, where all would begin."""
+        """Return an array's address; of staged rows, that of a virtual first row."""
         staging, address = partition.staging, partition.staged(buffer)
         if not address:
             return self._argument(buffer)
@@ -313,9 +313,9 @@ class Function:
 
 @dataclass(frozen=True)
 class Call:
-    """One launch: a function by name, its size, and the memory it is given.
+    """A launch: a function by name, its number of blocks, memory and arguments.
 
-    A `resident` one takes as many steps as it is told.
+    A `resident` function has the number of steps as its last argument.
     """
 
     function: str
@@ -327,7 +327,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Emission:
-    """A schedule as text and calls, as many as it has launches."""
+    """A schedule as functions and calls, one for each launch."""
 
     schedule: Schedule
     functions: dict[str, str]
@@ -335,19 +335,19 @@ class Emission:
     first: tuple[Call, ...]
     every: tuple[Call, ...]
     last: tuple[Call, ...]
-    workspace: dict[BufferKey, int]  # the schedule's, and that of blocks for each other
+    workspace: dict[BufferKey, int]  # offsets: of the schedule's, and of scratch arrays
     workspace_bytes: int
-    keeps_cache: bool  # rather than memory for the blocks of two launches at once
-    models: bool  # whether launches have an axis of models
+    keeps_cache: bool  # prefers an L1 cache to overlapping blocks of two launches
+    models: bool  # whether launches have a grid axis of models
 
     @property
     def calls(self) -> Iterator[Call]:
-        """Every launch there is."""
+        """All launches."""
         yield from (*self.once, *self.first, *self.every, *self.last)
 
 
 def emit_program(program: Program, spec: GpuSpec, models: int = 1) -> Emission:
-    """Return a program as CUDA C for a GPU, for one model or for many at once."""
+    """Return a program as CUDA C for a GPU, to train one or many models at once."""
     return emit(build(program, spec), spec, models)
 
 
@@ -377,12 +377,12 @@ def emit(schedule: Schedule, spec: GpuSpec, models: int = 1) -> Emission:
 
 
 def _overlaps(kernel: Kernel) -> bool:
-    """Return whether a kernel reads elements several times: windows of images."""
+    """Return whether a kernel reads elements repeatedly, in overlapping windows."""
     return isinstance(kernel, Contract) and Product(kernel).again > TUNING.window_reuse
 
 
 class _Emitter:
-    """Collects functions, and the memory that their blocks share."""
+    """Collects functions, and the scratch memory of their blocks."""
 
     def __init__(self, schedule: Schedule, spec: GpuSpec, models: int) -> None:
         self.spec, self._models = spec, models
@@ -391,13 +391,13 @@ class _Emitter:
         self.workspace = dict(schedule.workspace)
         self.workspace_bytes = schedule.workspace_bytes
         self._scratch = 0
-        # What many models read instead of copies.
+        # Weights that products of many models read, and not their rounded copies.
         self._direct = direct_weights(schedule) if models > 1 else {}
         self._calls: dict[int, Call] = {}
         self._contexts: dict[int, LaunchContext] = {}  # of partitions
 
     def call(self, launch: Launch) -> Call:
-        """Return a launch, its function written down if it is new."""
+        """Return the call of a launch; emit its function if it is new."""
         if id(launch) not in self._calls:
             self._calls[id(launch)] = self._new_call(launch)
         return self._calls[id(launch)]
@@ -405,14 +405,12 @@ class _Emitter:
     def _new_call(self, launch: Launch) -> Call:
         partitions = sorted(self._partitions(launch), key=PartitionText.order)
         function = Function(partitions, self._starts_like_blocks(launch))
-        shared, most = (
-            max(partition.shared for partition in partitions),
-            self.spec.shared_per_block,
-        )
-        if any(self._may_gather(partition) for partition in partitions):
-            shared = max(shared, most // TUNING.row_wise_share)
-        pair = launch.products > 0 and 2 * (shared + 1024) <= most
-        # Loops over time fill the registers of a processor with weights.
+        shared = max(partition.shared for partition in partitions)
+        available = self.spec.shared_per_block
+        if any(self._must_spread(partition) for partition in partitions):
+            shared = max(shared, available // TUNING.row_wise_share)
+        pair = launch.products > 0 and 2 * (shared + 1024) <= available
+        # Loops over time fill all registers of a multiprocessor with weights.
         pair = pair and not launch.time_loops
         blocks = sum(partition.blocks for partition in partitions)
         name, text = function.named(pair, self._has_models)
@@ -420,7 +418,7 @@ class _Emitter:
         return Call(name, blocks, shared, self._renamed(function.buffers))
 
     def resident_call(self, schedule: Schedule) -> Call:
-        """Return all launches of a step as one, of one block that takes many steps."""
+        """Return the launch of a resident block: all kernels of a step, in a loop."""
         partition = resident_partition(schedule, self.spec)
         function = Function([partition])
         pair = self.spec.resident_blocks(partition.shared) > 1
@@ -432,20 +430,20 @@ class _Emitter:
     def _starts_like_blocks(self, launch: Launch) -> bool:
         """Return whether the first blocks of all models start first.
 
-        Not where blocks of a model wait for each other: all of them must run then.
+        Blocks of a time loop wait for each other: all those of a model must start.
         """
         return self._models > 1 and not launch.time_loops
 
-    def _may_gather(self, partition: PartitionText) -> bool:
-        """Return whether row-wise blocks are so few that they must be kept apart."""
-        most = TUNING.row_wise_share * self.spec.processors
-        few = partition.staging is not None and partition.blocks <= most
+    def _must_spread(self, partition: PartitionText) -> bool:
+        """Return whether row-wise blocks would crowd on a few multiprocessors."""
+        capacity = TUNING.row_wise_share * self.spec.processors
+        few = partition.staging is not None and partition.blocks <= capacity
         return few and self._models == 1
 
     def _partitions(self, launch: Launch) -> list[PartitionText]:
-        """Return the partitions of a launch, tiled such that its blocks run at once."""
+        """Return the partitions of a launch, tiled so that all blocks fit one wave."""
         if launch.partitions[0].derived_from is None:
-            partitions = self._partitions_alone(launch)
+            partitions = self._partitions_of_one_model(launch)
             if self._models == 1:
                 return partitions
         partitions = []
@@ -457,16 +455,16 @@ class _Emitter:
             partitions.append(self._partition(partition, context))
         return _joined(partitions) if self._models > 1 else partitions
 
-    def _partitions_alone(self, launch: Launch) -> list[PartitionText]:
-        """Return partitions as they are for one model; remember their contexts."""
+    def _partitions_of_one_model(self, launch: Launch) -> list[PartitionText]:
+        """Return the partitions for a single model; record their contexts."""
         context = LaunchContext(self.spec, self.spec.half, launch.products == 1)
         context = replace(context, time_loops=max(launch.time_loops, 1))
         if any(
             partition.row_wise and partition.priority is not Priority.PREFETCH
             for partition in launch.partitions
-        ):  # all wait for its few blocks
-            most = TUNING.prefetch_blocks_beside_rows
-            context = replace(context, most_prefetch_blocks=most)
+        ):  # the launch lasts as long as these few blocks: leave room for them
+            limit = TUNING.prefetch_blocks_beside_rows
+            context = replace(context, most_prefetch_blocks=limit)
         partitions = [
             self._partition(partition, context) for partition in launch.partitions
         ]
@@ -482,30 +480,30 @@ class _Emitter:
     def _fit_one_wave(
         self, launch: Launch, partitions: list[PartitionText], context: LaunchContext
     ) -> None:
-        """Tile products into fewer blocks, if some would have to wait for others."""
-        most = 2 * self.spec.processors
+        """Tile products into fewer blocks, if a launch would take a second wave."""
+        wave = 2 * self.spec.processors
         context = replace(context, room=self.spec.half)
 
         def rank(number: int) -> tuple[bool, int]:
-            """Rather what this step needs no more, such as new weights."""
+            """Shrink products first that nothing in this step waits for: updates."""
             written = launch.partitions[number].fused_kernels[0].writes()
-            needed = any(kind == "arena" for kind, _ in written)
-            return needed, -partitions[number].blocks
+            is_read = any(kind == "arena" for kind, _ in written)
+            return is_read, -partitions[number].blocks
 
         for number in sorted(range(len(partitions)), key=rank):
-            excess = sum(partition.blocks for partition in partitions) - most
+            excess = sum(partition.blocks for partition in partitions) - wave
             partition, blocks = launch.partitions[number], partitions[number].blocks
             first = partition.fused_kernels[0].kernel
             if excess <= 0 or not isinstance(first, Contract):
                 continue
             fewer = replace(context, most_blocks=max(blocks - excess, 1))
-            again = self._partition(partition, fewer)
-            if 0.4 * blocks <= again.blocks < blocks:
-                partitions[number] = again
+            retiled = self._partition(partition, fewer)
+            if 0.4 * blocks <= retiled.blocks < blocks:
+                partitions[number] = retiled
                 self._contexts[id(partition)] = fewer
 
     def _renamed(self, buffers: Sequence[Buffer]) -> tuple[Buffer, ...]:
-        """Give scratch memory names of its own in this program, and space."""
+        """Allocate scratch arrays in the workspace, under names unique in a program."""
         renamed = []
         for buffer in buffers:
             if buffer.kind == "scratch":
@@ -531,17 +529,15 @@ class _Emitter:
         self, partition: Partition, context: LaunchContext
     ) -> PartitionText:
         undivided = partition.derived_from or partition
-        alone = rows_per_block(partition.rows, undivided.kernels)
-        rows, fused_kernels = alone, partition.fused_kernels
+        rows_alone = rows_per_block(partition.rows, undivided.kernels)
+        rows, fused_kernels = rows_alone, partition.fused_kernels
         if context.models > 1:
-            wanted = 4 * context.spec.processors // context.models
-            rows = max(alone, largest_part(partition.rows, wanted))
-        bodies = [
-            emit_rows(
-                fused, context.spec, rows_of_block(fused, partition.rows, rows, alone)
-            )
-            for fused in fused_kernels
-        ]
+            blocks = 4 * context.spec.processors // context.models
+            rows = max(rows_alone, largest_part(partition.rows, blocks))
+        bodies = []
+        for fused in fused_kernels:
+            block_rows = rows_of_block(fused, partition.rows, rows, rows_alone)
+            bodies.append(emit_rows(fused, context.spec, block_rows))
         staging = RowStaging(
             rows,
             partition.private,
@@ -554,7 +550,7 @@ class _Emitter:
         text = PartitionText(bodies, blocks, partition.priority, staging)
         if text.shared <= context.room:
             return text
-        # What others have computed stays where it is.
+        # Too large: read what other partitions computed from global memory.
         return replace(text, staging=replace(staging, staged={}, staged_whole=()))
 
     def count_step(self) -> Call:
@@ -568,7 +564,7 @@ class _Emitter:
 
 
 def _most_blocks_of_many(fused: FusedKernel) -> int:
-    """Return how many blocks of one of many models are worth their start."""
+    """Return how many blocks of one of many models pay for their start."""
     kernel = fused.kernel
     if not isinstance(kernel, Loop) or kernel.adds or fused.column_sums:
         return 1 << 30
@@ -576,12 +572,12 @@ def _most_blocks_of_many(fused: FusedKernel) -> int:
 
 
 def _joined(partitions: list[PartitionText]) -> list[PartitionText]:
-    """Let one block take all that are one block's, and that nobody waits for."""
+    """Merge partitions of a single block that are not critical into one block."""
     bodies: list[Emitted] = []
     others: list[PartitionText] = []
     for partition in partitions:
-        waited_for = partition.priority is Priority.CRITICAL
-        if partition.blocks > 1 or waited_for or partition.staging:
+        is_critical = partition.priority is Priority.CRITICAL
+        if partition.blocks > 1 or is_critical or partition.staging:
             others.append(partition)
         else:
             bodies += partition.bodies
@@ -609,7 +605,7 @@ def resident_partition(schedule: Schedule, spec: GpuSpec) -> PartitionText:
 
 
 def emit_fused(fused: FusedKernel, context: LaunchContext) -> Emitted:
-    """Return a kernel and its epilogues as text."""
+    """Return the text of a kernel and its epilogues."""
     kernel = fused.kernel
     if isinstance(kernel, Contract):
         return emit_contract(fused, context)
@@ -635,14 +631,14 @@ def emit_fused(fused: FusedKernel, context: LaunchContext) -> Emitted:
 
 
 def emit_rows(fused: FusedKernel, spec: GpuSpec, rows: BlockRows) -> Emitted:
-    """Return a loop of which a block has some rows as text."""
+    """Return the text of a loop, for blocks that compute some rows each."""
     assert isinstance(fused.kernel, Loop)
     emit_loop = emit_reduction if fused.kernel.reduced else emit_map
     return emit_loop(fused, spec, rows)
 
 
 def constants_of(emission: Emission) -> dict[BufferKey, np.ndarray]:
-    """Return the arrays that a program brings along."""
+    """Return the constant arrays of a program."""
     constants = {}
     for call in emission.calls:
         for buffer in call.buffers:

@@ -1,7 +1,7 @@
-"""Which kernels are fused: a producer with its epilogues, and rows of several kernels.
+"""Which kernels are fused: epilogues into producers, and several kernels row-wise.
 
-Which loops may be epilogues at all says `plan.epilogues`; here is what suits a GPU. An
-epilogue is computed where its producer has the value in a register.
+`plan.epilogues` says which loops may be epilogues at all; this adds what suits a GPU.
+An epilogue is computed while its producer has the value in a register.
 """
 
 from __future__ import annotations
@@ -46,33 +46,34 @@ Stored = tuple[tuple[Expr, View], ...]
 
 @record(eq=False)
 class SplitContract(Contract):
-    """A split-K contraction: parts of its sums, stored one after the other."""
+    """A split-K contraction: it stores partial sums, one part after the other."""
 
     parts: int = 1
 
 
 @dataclass(frozen=True)
 class InBlock:
-    """How the only block of a step runs a fused kernel, see `resident.py`."""
+    """How a resident block runs a fused kernel: see `one_block.py`."""
 
     swizzled: Mapping[BufferKey, int]  # matrices, and the length of their rows
-    first_warp: int = 0  # that has its first threads
+    first_warp: int = 0  # the warp of the kernel's first threads
 
 
 @dataclass(eq=False)
 class FusedKernel:
-    """A kernel and its epilogues; `unstored` are results that only epilogues read.
+    """A kernel with its epilogues and column sums.
 
-    Its `column_sums` are sums of what it computes, each with epilogues of its own.
+    Each column sum may have epilogues of its own. `unstored` are results that only
+    epilogues read: they stay in registers.
     """
 
     kernel: Kernel
     epilogues: list[Loop] = field(default_factory=list)
     column_sums: list[FusedKernel] = field(default_factory=list)
     unstored: set[BufferKey] = field(default_factory=set)
-    rounded: frozenset[BufferKey] = frozenset()  # what is kept as tensor cores take it
-    ready: frozenset[BufferKey] = frozenset()  # what the launch before does not write
-    in_block: InBlock | None = None  # where one block takes a whole step
+    rounded: frozenset[BufferKey] = frozenset()  # results stored rounded to TF32
+    ready: frozenset[BufferKey] = frozenset()  # not written by the previous launch
+    in_block: InBlock | None = None  # in a resident step
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -81,24 +82,24 @@ class FusedKernel:
 
     @property
     def in_order(self) -> list[Kernel]:
-        """Those that store element by element, in the order of memory."""
+        """The producer and its epilogues, which compute the same elements."""
         return [self.kernel, *self.epilogues]
 
     @property
     def beside(self) -> list[Kernel]:
-        """The column sums, and their epilogues."""
+        """The column sums and their epilogues."""
         return [kernel for sums in self.column_sums for kernel in sums.kernels]
 
     def add_column_sum(self, kernel: Loop) -> None:
-        """Let its blocks add up what they compute."""
+        """Let the kernel's blocks compute a column sum of its results."""
         self.column_sums.append(FusedKernel(kernel, unstored=self.unstored))
 
     def reads(self) -> set[BufferKey]:
-        """Return the memory that is read, except what is passed on in registers."""
+        """Return all memory that is read."""
         return {b.key for kernel in self.kernels for b in kernel.reads()}
 
     def writes(self) -> set[BufferKey]:
-        """Return the memory that is written."""
+        """Return the memory that is written, without results that stay in registers."""
         written = {b.key for kernel in self.kernels for b in kernel.writes()}
         return written - self.unstored
 
@@ -115,21 +116,21 @@ def is_zero(expr: Expr) -> bool:
 
 
 def is_sign_test(expr: Expr) -> bool:
-    """Return whether an expression asks if another one is larger than zero."""
+    """Return whether an expression compares another with zero: `0 < x`."""
     return isinstance(expr, Apply) and expr.op == "less" and is_zero(expr.args[0])
 
 
 def is_producer(kernel: Kernel) -> bool:
-    """Return whether a kernel computes each element of a whole array once."""
+    """Return whether a kernel computes every element of an array exactly once."""
     return not isinstance(kernel, SplitContract) and epilogues.is_producer(kernel)
 
 
 def can_fuse_epilogue(
     fused: FusedKernel, epilogue: Loop, most: int | None = None
 ) -> bool:
-    """Return whether a loop can be computed along with a producer that it reads from.
+    """Return whether a loop can be an epilogue of a producer that it reads from.
 
-    They may have so many values at `most`, else as many as suit the producer.
+    `most` limits the values in registers; by default, the kind of producer does.
     """
     if not is_map(epilogue) or len(fused.epilogues) >= TUNING.most_epilogues:
         return False
@@ -140,9 +141,9 @@ def can_fuse_epilogue(
 
 
 def can_fuse_column_sum(fused: FusedKernel, kernel: Kernel) -> bool:
-    """Return whether a loop adds up, by columns, something of all rows of a result.
+    """Return whether a loop is a column sum over all rows of a producer's result.
 
-    The blocks that compute it, of a product or of pooling, can do that along with it.
+    The producer is a product or the gradient of pooling.
     """
     columns = _columns(fused.kernel)
     if columns is None or not isinstance(kernel, Loop) or kernel.how != "sum":
@@ -153,9 +154,9 @@ def can_fuse_column_sum(fused: FusedKernel, kernel: Kernel) -> bool:
 
 
 def can_fuse_partial_column_sum(fused: FusedKernel, kernel: Kernel) -> bool:
-    """Return whether a loop adds up, by columns, parts of the rows of a map's result.
+    """Return whether a loop is a column sum over parts of the rows of a map's result.
 
-    A block of the map stores the sums of its own rows.
+    Each block of the map stores the sums of its own rows.
     """
     if not is_map(fused.kernel) or not is_producer(fused.kernel):
         return False
@@ -176,7 +177,7 @@ def can_fuse_partial_column_sum(fused: FusedKernel, kernel: Kernel) -> bool:
 
 
 def _adds_columns(fused: FusedKernel, kernel: Loop) -> bool:
-    """Return whether a loop adds up a fused kernel's results, and no more."""
+    """Return whether a loop sums results of a fused kernel, in order, into floats."""
     targets = {view.buffer.key for _, view in kernel.outputs}
     return (
         len(kernel.outputs) <= TUNING.most_column_sums
@@ -189,10 +190,10 @@ def _adds_columns(fused: FusedKernel, kernel: Loop) -> bool:
 
 
 def _columns(kernel: Kernel) -> int | None:
-    """Return how many columns a result has that its blocks can add up."""
+    """Return the number of columns of a result, if blocks can sum over its rows."""
     if isinstance(kernel, PoolBack):
-        columns, beside = kernel.shape[-1], kernel.dx.strides[-1] == 1
-        return columns if beside and columns <= TUNING.most_sum_columns else None
+        columns, is_dense = kernel.shape[-1], kernel.dx.strides[-1] == 1
+        return columns if is_dense and columns <= TUNING.most_sum_columns else None
     if not isinstance(kernel, Contract) or not is_producer(kernel):
         return None
     if any(axis.right for axis in kernel.batch if axis.size > 1):
@@ -202,10 +203,10 @@ def _columns(kernel: Kernel) -> int | None:
 
 
 def _most_stored(kernel: Kernel) -> int:
-    """Return how many values a producer and its epilogues may have.
+    """Return how many values a producer and its epilogues may have in registers.
 
-    A long reduction has several results a thread: its epilogues' values would take the
-    registers of all the threads that add.
+    In a long reduction, the epilogues' values would take registers from all threads,
+    most of which only add.
     """
     long = isinstance(kernel, Loop) and kernel.reduced
     large = (
@@ -215,7 +216,7 @@ def _most_stored(kernel: Kernel) -> int:
 
 
 def joined(axes: Iterable[Axis], *sides: str) -> list[Axis]:
-    """Join neighbouring axes that are one long axis on some sides; drop those of one.
+    """Merge adjacent axes that are contiguous on the given sides; drop unit axes.
 
     >>> [axis.size for axis in joined([Axis(2, 12), Axis(3, 4), Axis(4, 1)], "left")]
     [24]
@@ -251,10 +252,9 @@ def sizes(axes: Sequence[Axis]) -> tuple[int, ...]:
 
 
 # ---- row-wise fusion -----------------------------------------------------------------
-# A block has some rows of several kernels, and waits for no other. Where every kernel
-# of a partition runs over the same rows and needs only its own row of what the others
-# compute, a few blocks do all of them, one after the other: a classifier's last
-# product, its softmax, its loss.
+# If every kernel of a partition runs over the same rows, and reads only the same row of
+# the others' results, each block runs all kernels for some rows, and waits for no other
+# block: a classifier's last product, its softmax and its loss.
 
 
 Access = tuple[BufferKey, View, tuple[int, ...]]
@@ -262,17 +262,14 @@ Access = tuple[BufferKey, View, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class BlockRows:
-    """The rows of a loop that a block has; the rows are those of the leading axes.
-
-    Of one model alone, it has so many: that says in which order it adds up.
-    """
+    """The rows of a loop that a block computes."""
 
     count: int
-    axes: Shape
-    alone: int = 0
+    axes: Shape  # the leading axes of the loop, which are its rows
+    alone: int = 0  # `count` when one model is trained, which fixes the order of sums
 
     def of(self, shape: Shape, count: int = 0) -> Shape:
-        """Return the shape of a block's rows; of several row axes, the last counts.
+        """Return a loop's shape for a block's rows, along the last of the row axes.
 
         >>> BlockRows(4, (128,)).of((128, 10)), BlockRows(4, (8, 16)).of((8, 16, 10))
         ((4, 10), (1, 4, 10))
@@ -283,7 +280,7 @@ class BlockRows:
 
 
 def row_axes(shape: Shape, rows: int) -> Shape | None:
-    """Return the leading axes that are so many rows together, None if none are.
+    """Return the leading axes with this many rows in all, None if there are none.
 
     >>> row_axes((128, 10), 128), row_axes((8, 16, 10), 128), row_axes((8, 16), 64)
     ((128,), (8, 16), None)
@@ -297,7 +294,7 @@ def row_axes(shape: Shape, rows: int) -> Shape | None:
 def rows_of_block(
     fused: FusedKernel, rows: int, count: int, alone: int = 0
 ) -> BlockRows:
-    """Return the rows of a loop's blocks, which have so many of all rows each."""
+    """Return the rows of a loop for blocks that compute `count` rows each."""
     assert isinstance(fused.kernel, Loop)
     axes = row_axes(fused.kernel.outer, rows)
     assert axes is not None
@@ -305,7 +302,7 @@ def rows_of_block(
 
 
 def row_counts(kernel: Kernel) -> frozenset[int]:
-    """Return over how many rows a kernel may be fused row-wise: all that suit it."""
+    """Return all numbers of rows over which a kernel may be fused row-wise."""
     if not isinstance(kernel, Loop) or kernel.adds:
         return frozenset()
     counts = itertools.accumulate(kernel.outer, operator.mul)
@@ -313,9 +310,9 @@ def row_counts(kernel: Kernel) -> frozenset[int]:
 
 
 def first_row_counts(kernel: Kernel) -> frozenset[int]:
-    """Return over how many rows others may be fused with a kernel before them.
+    """Return the numbers of rows over which a kernel may start a row-wise fusion.
 
-    Many rows of very few elements are not worth it: they run better side by side.
+    Many rows of very few elements are better computed as a plain loop.
     """
     counts = row_counts(kernel)
     if not isinstance(kernel, Loop):
@@ -331,13 +328,13 @@ def first_row_counts(kernel: Kernel) -> frozenset[int]:
 def _suits_rows(kernel: Loop, rows: int) -> bool:
     elements = math.prod(kernel.shape)
     if TUNING.fewest_rows <= rows <= TUNING.most_rows:
-        few = (
+        limit = (
             TUNING.most_row_wise_products
             if _is_product(kernel)
             else TUNING.most_row_wise_elements
         )
-        return elements <= few
-    # Many short rows fill a GPU: all that counts is that they are read once.
+        return elements <= limit
+    # Many short rows fill a GPU; fusion saves reading them more than once.
     return (
         TUNING.most_rows < rows <= TUNING.most_short_rows
         and elements // rows <= TUNING.short_row
@@ -355,29 +352,28 @@ def _is_product(kernel: Loop) -> bool:
 
 
 def rows_per_block(rows: int, kernels: Sequence[Kernel]) -> int:
-    """Return how many rows a block has: fewer where there is more to do."""
-    most = max(
+    """Return how many rows a block has: fewer where the largest loop is longer."""
+    elements = max(
         math.prod(kernel.shape) for kernel in kernels if isinstance(kernel, Loop)
     )
-    wanted = min(
-        max(TUNING.fewest_row_wise_blocks, most // TUNING.row_wise_elements_per_block),
-        rows,
+    blocks = max(
+        TUNING.fewest_row_wise_blocks, elements // TUNING.row_wise_elements_per_block
     )
-    return largest_part(rows, wanted)
+    return largest_part(rows, min(blocks, rows))
 
 
 def largest_part(rows: int, parts: int) -> int:
-    """Return how many rows equal parts have, if there are so many parts at least.
+    """Return the size of equal parts of some rows, if there are at least `parts`.
 
     >>> largest_part(128, 5), largest_part(6, 4)
     (16, 1)
     """
-    wanted = min(max(parts, 1), rows)
-    return max(n for n in range(1, rows + 1) if rows % n == 0 and rows // n >= wanted)
+    fewest = min(max(parts, 1), rows)
+    return max(n for n in range(1, rows + 1) if rows % n == 0 and rows // n >= fewest)
 
 
 def can_fuse_rows(kernels: Sequence[Kernel], rows: int) -> bool:
-    """Return whether kernels need only their own of so many rows of each other."""
+    """Return whether kernels read only the same row of each other's results."""
     if not rows or any(rows not in row_counts(kernel) for kernel in kernels):
         return False
     written: set[BufferKey] = {b.key for kernel in kernels for b in kernel.writes()}
@@ -397,7 +393,7 @@ def can_fuse_rows(kernels: Sequence[Kernel], rows: int) -> bool:
 
 
 def row_sizes(kernels: Sequence[Kernel], rows: int) -> dict[BufferKey, int]:
-    """Return the arrays that kernels compute row-wise, with the elements of a row."""
+    """Return the arrays that kernels compute row-wise, and the length of a row."""
     sizes: dict[BufferKey, int] = {}
     for kernel in kernels:
         assert isinstance(kernel, Loop)
@@ -409,7 +405,7 @@ def row_sizes(kernels: Sequence[Kernel], rows: int) -> dict[BufferKey, int]:
 
 
 def whole_rows(kernels: Sequence[Kernel]) -> set[BufferKey]:
-    """Return the arrays of which kernels make every element, each of them once."""
+    """Return the arrays of which kernels compute every element exactly once."""
     views = [
         (view, kernel.outer)
         for kernel in kernels
@@ -422,32 +418,31 @@ def whole_rows(kernels: Sequence[Kernel]) -> set[BufferKey]:
 
 
 def staged_whole(fused_kernels: Sequence[FusedKernel], rows: int) -> list[Buffer]:
-    """Return the small arrays that a partition's blocks copy as a whole.
+    """Return the small arrays that a partition's blocks stage entirely.
 
-    All rows need all of them, or they are very small.
+    Every row reads all of their elements, or they are very small.
     """
-    others = list(_loads_of_others(fused_kernels))
+    loads = list(_loads_of_others(fused_kernels))
     row_wise = {
         key
-        for key, view, shape in others
+        for key, view, shape in loads
         if any(view.strides[: len(row_axes(shape, rows) or ())])
     }
-    loads = [view for _, view, _ in others]
     staged: dict[BufferKey, Buffer] = {}
-    room = TUNING.most_staged_bytes
-    for buffer in (view.buffer for view in loads):
-        key = buffer.key
-        alike = key not in row_wise or buffer.nbytes <= TUNING.staged_whole_bytes
-        if key not in staged and alike and buffer.nbytes <= room:
+    available = TUNING.most_staged_bytes
+    for key, view, _ in loads:
+        buffer = view.buffer
+        suits = key not in row_wise or buffer.nbytes <= TUNING.staged_whole_bytes
+        if key not in staged and suits and buffer.nbytes <= available:
             staged[key] = buffer
-            room -= buffer.nbytes
+            available -= buffer.nbytes
     return list(staged.values())
 
 
 def staged_rows(
     fused_kernels: Sequence[FusedKernel], rows: int
 ) -> dict[BufferKey, int]:
-    """Return arrays of which blocks only read their own rows, and a row's elements."""
+    """Return arrays of which blocks read only their own rows, and the rows' length."""
     steps: dict[BufferKey, set[int | None]] = defaultdict(set)
     sizes = {}
     kernels = [
@@ -458,11 +453,11 @@ def staged_rows(
     ]
     exprs = [expr for kernel in kernels for expr, _ in kernel.outputs]
     for table in (b.key for node in walk(*exprs) for b in tables_of(node)):
-        steps[table].add(None)  # any row of it may be asked for
+        steps[table].add(None)  # an index may select any row
     for key, view, shape in _loads_of_others(fused_kernels):
         sizes[key] = view.buffer.size // rows
-        own = view.buffer.size % rows == 0
-        steps[key].add(_row_stride(view, shape, rows) if own else None)
+        has_rows = view.buffer.size % rows == 0
+        steps[key].add(_row_stride(view, shape, rows) if has_rows else None)
     return {
         key: size
         for key, size in sizes.items()
@@ -471,7 +466,7 @@ def staged_rows(
 
 
 def _loads_of_others(fused_kernels: Sequence[FusedKernel]) -> Iterator[Access]:
-    """Yield what a partition's loops load of other partitions' results."""
+    """Yield the loads of a partition's loops from arrays that it does not write."""
     written = {
         buffer for fused in fused_kernels for buffer in fused.writes() | fused.unstored
     }
@@ -491,7 +486,7 @@ def _accesses(kernel: Loop) -> Iterator[Access]:
 
 
 def _row_stride(view: View, shape: Shape, rows: int) -> int | None:
-    """Return how far rows of a view lie apart, None if they overlap."""
+    """Return the distance between rows of a view, None if they overlap."""
     axes = row_axes(shape, rows)
     if axes is None:
         return None
@@ -499,10 +494,10 @@ def _row_stride(view: View, shape: Shape, rows: int) -> int | None:
     stride, others = view.strides[last], view.strides[last + 1 :]
     if min(others, default=0) < 0 or view.offset < 0 or stride <= 0:
         return None
-    below = [stride * step for step in row_major(axes)]
+    expected = [stride * step for step in row_major(axes)]
     if any(
-        n > 1 and s != b for n, s, b in zip(axes, view.strides, below, strict=False)
+        n > 1 and s != e for n, s, e in zip(axes, view.strides, expected, strict=False)
     ):
-        return None  # rows that are not one behind the other
+        return None  # rows at varying distances
     span = sum((n - 1) * s for n, s in zip(shape[last + 1 :], others, strict=True))
     return stride if view.offset + span < stride else None

@@ -1,7 +1,7 @@
-"""Arrays of the host that are mirrored on the device, and memory to allocate from.
+"""Device memory: an allocator, and mirrors of the host's arrays.
 
-Only what has changed since the last run is copied: state is compared with what it was.
-Data is brought once, because a new `fit` brings new arrays in any case.
+Only arrays that changed since the last run are copied: state is compared with a copy of
+what was uploaded last. Data is uploaded once: a new `fit` brings new arrays anyway.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from ganglion.compiler.cuda.emit import Emission, constants_of
 from ganglion.compiler.plan.kernels import Buffer
 
 UNIT = 512  # bytes of an allocation
-COMPARED_AT_ONCE = 4096  # bytes
-RESULT_BYTES = 64 << 20  # of all results of a program on the device
-SPARE_PINNED = 64 << 20  # bytes of the host that are kept for the next mirror
+SMALL_COMPARED = 4096  # bytes, up to which arrays are compared as `bytes`
+RESULT_BYTES = 64 << 20  # of the buffer on the device for a result of many steps
+SPARE_PINNED = 64 << 20  # bytes of pinned host memory that are pooled for reuse
 
 
 @dataclass(eq=False)
 class Mirror:
-    """An array's copy on the device, and what the host's looked like then."""
+    """An array's copy on the device, and of state, the bytes that were copied."""
 
     address: int
     size: int
-    host_copy: np.ndarray | None = None  # of the host's bytes
-    is_current: bool = False  # of data: whether the device has it as it is
-    host_range: tuple[int, int] | None = None  # of data: address and size
-    users: int = 0  # arrays that it is the mirror of
-    uploaded: int = -1  # of state: after which wait it was last copied here
+    host_copy: np.ndarray | None = None  # of state: pinned bytes of the last transfer
+    is_current: bool = False  # of data: whether it has been uploaded
+    host_range: tuple[int, int] | None = None  # of data: address and size on the host
+    users: int = 0  # host arrays that it mirrors
+    uploaded: int = -1  # of state: the number of waits before its last upload
 
 
 def as_bytes(array: np.ndarray) -> np.ndarray:
@@ -55,19 +55,19 @@ class Memory:
         self._spare: dict[int, list[int]] = defaultdict(list)
         self._spare_pinned: dict[int, list[np.ndarray]] = defaultdict(list)
         self._spare_pinned_bytes = 0
-        # Finalizers run at any time and in any thread, also in the middle of a change
-        # of these tables: they only say here what is to be done, under the lock.
+        # Finalizers run at any time and in any thread, even while these tables change:
+        # they only queue what `collect` is to do, under the lock.
         self._discarded: deque[Callable[[], None]] = deque()
         self._arena = (0, 0)
         self._waits = 0
-        self.kept_code: dict[Any, Any] = {}  # see `code.py`
+        self.code_cache: dict[Any, Any] = {}  # see `code.py`
         self.lock = threading.RLock()
         IN_USE.add(self)
 
     # ---- allocation ----------------------------------------------------------------
 
     def allocate(self, nbytes: int, purpose: str, remedy: str = "`batch_size`") -> int:
-        """Return the address of memory that may have been used before."""
+        """Return the address of uninitialized memory."""
         size = self.rounded(nbytes)
         self.collect()
         if self._spare[size]:
@@ -75,14 +75,14 @@ class Memory:
         try:
             return self.driver.allocate(size)
         except OutOfMemory:
-            self._give_back()
+            self._free_spare()
         try:
             return self.driver.allocate(size)
         except OutOfMemory:
             raise self.refused(size, purpose, remedy) from None
 
     def refused(self, size: int, purpose: str, remedy: str) -> MemoryError:
-        """Return the error for something that the device has no room for."""
+        """Return the error for an allocation that failed."""
         free, total = self.driver.memory()
         return MemoryError(
             f"The GPU has no room for {purpose}: {_megabytes(size)} are needed, "
@@ -92,7 +92,7 @@ class Memory:
 
     @staticmethod
     def rounded(nbytes: int) -> int:
-        """Return the size of a block of memory."""
+        """Return the size of the block that is allocated for so many bytes."""
         return -(-max(nbytes, 1) // UNIT) * UNIT
 
     def release(self, address: int, nbytes: int) -> None:
@@ -100,23 +100,23 @@ class Memory:
         self._spare[self.rounded(nbytes)].append(address)
 
     def discard(self, free: Callable[[], None]) -> None:
-        """Let go of something when the device is asked next; for finalizers."""
+        """Queue a finalizer's work until the next call of `collect`."""
         self._discarded.append(free)
 
     def collect(self) -> None:
-        """Do what finalizers have asked for."""
+        """Do what finalizers have queued."""
         while self._discarded:
             self._discarded.popleft()()
 
     def unload(self, graphs: list[Any], modules: list[Any]) -> None:
-        """Let go of recordings and code."""
+        """Destroy recordings, and unload code."""
         self.wait()
         for graph in graphs:
             self.driver.forget(graph)
         for module in modules:
             self.driver.unload(module)
 
-    def _give_back(self) -> None:
+    def _free_spare(self) -> None:
         self.wait()
         for addresses in self._spare.values():
             while addresses:
@@ -127,19 +127,19 @@ class Memory:
         self._spare_pinned_bytes = 0
 
     def free(self) -> None:
-        """Give back to the device what no program uses now, and the shared arena."""
+        """Free the code cache, the shared arena and all memory that is not in use."""
         with self.lock:
             self.driver.use()
-            self.kept_code.clear()
+            self.code_cache.clear()
             self.collect()
-            self._give_back()
+            self._free_spare()
             address, _ = self._arena
-            if address:  # the next run allocates it, and records again
+            if address:  # the next run allocates another one, and records anew
                 self._arena = (0, 0)
                 self.driver.free(address)
 
     def arena(self, nbytes: int) -> int:
-        """Return memory that all programs use in turn; it moves when it must grow."""
+        """Return the arena that all programs share; it moves when it grows."""
         address, size = self._arena
         if size < nbytes:
             if address:
@@ -153,46 +153,47 @@ class Memory:
     # ---- mirrors -------------------------------------------------------------------
 
     def mirror(self, array: np.ndarray, name: str, is_data: bool) -> Mirror:
-        """Return an array's mirror; it is made when it is first asked for."""
-        known = self._mirrors.get(id(array))
-        if known is None:
-            known = self._mirror_of_data(array, name) if is_data else None
-            if known is None:
-                device_arrays.sync_to_host(array)  # it may be dirty on another device
-                purpose = f"the array {name!r}"
-                address = self.allocate(array.nbytes, purpose, "the model's size")
-                known = Mirror(address, array.nbytes)
-            known.users += 1
-            self._mirrors[id(array)] = known
-            gone = weakref.finalize(array, self._forget, id(array))
-            gone.atexit = False
-        return known
+        """Return an array's mirror, created at the first call."""
+        mirror = self._mirrors.get(id(array))
+        if mirror is not None:
+            return mirror
+        if is_data:
+            mirror = self._mirror_of_data(array, name)
+        else:
+            device_arrays.sync_to_host(array)  # it may be dirty on another device
+            purpose = f"the array {name!r}"
+            address = self.allocate(array.nbytes, purpose, "the model's size")
+            mirror = Mirror(address, array.nbytes)
+        mirror.users += 1
+        self._mirrors[id(array)] = mirror
+        finalizer = weakref.finalize(array, self._forget, id(array))
+        finalizer.atexit = False
+        return mirror
 
     def _mirror_of_data(self, array: np.ndarray, name: str) -> Mirror:
-        """Return the mirror of some memory: one, however many arrays show it.
+        """Return the mirror of a range of host memory, shared by all views of it.
 
-        A new array is a sign that it may have been changed.
+        A new view may show other contents: the mirror is uploaded again.
         """
         host_range = (array.__array_interface__["data"][0], array.nbytes)
-        known = self._data_mirrors.get(host_range)
-        if known is None:
+        mirror = self._data_mirrors.get(host_range)
+        if mirror is None:
             remedy = "the rows given at a time (a generator gives batches)"
             address = self.allocate(array.nbytes, f"the array {name!r}", remedy)
-            known = self._data_mirrors[host_range] = Mirror(
-                address, array.nbytes, host_range=host_range
-            )
-        known.is_current = False
-        return known
+            mirror = Mirror(address, array.nbytes, host_range=host_range)
+            self._data_mirrors[host_range] = mirror
+        mirror.is_current = False
+        return mirror
 
     def _forget(self, key: int) -> None:
-        """Note that an array is gone: at once, another may get its address."""
+        """Drop a freed array at once: the next array may reuse its `id`."""
         device_arrays.forget(key)
         mirror = self._mirrors.pop(key, None)
         if mirror is not None:
-            self.discard(partial(self._leave, mirror))
+            self.discard(partial(self._release, mirror))
 
-    def _leave(self, mirror: Mirror) -> None:
-        """Use the memory of a mirror again, if this was its last array."""
+    def _release(self, mirror: Mirror) -> None:
+        """Release the memory of a mirror, if this was its last array."""
         mirror.users -= 1
         if mirror.users:
             return
@@ -214,7 +215,7 @@ class Memory:
             mirror.host_copy = self.host_array(array.nbytes)
         elif _equal(mirror.host_copy, array):
             return False
-        if mirror.uploaded == self._waits:  # that copy may still read what it saw
+        if mirror.uploaded == self._waits:  # the last upload may still be reading it
             self.wait()
         mirror.host_copy[...] = as_bytes(array)
         self.driver.upload(mirror.address, mirror.host_copy)
@@ -222,12 +223,12 @@ class Memory:
         return True
 
     def wait(self) -> None:
-        """Wait until everything is done, all copies too."""
+        """Wait for all launches and copies."""
         self.driver.wait()
         self._waits += 1
 
     def host_array(self, nbytes: int) -> np.ndarray:
-        """Return memory of the host that is copied from and to quickly."""
+        """Return pinned host memory, from and to which copies are fast."""
         spare = self._spare_pinned[nbytes]
         if spare:
             self._spare_pinned_bytes -= nbytes
@@ -238,7 +239,7 @@ class Memory:
             return np.empty(nbytes, np.uint8)
 
     def release_host(self, array: np.ndarray) -> None:
-        """Keep memory of the host for who needs as much, if it is not too much."""
+        """Pool pinned host memory for reuse, up to a limit."""
         if self._spare_pinned_bytes + array.nbytes <= SPARE_PINNED:
             self._spare_pinned[array.nbytes].append(array)
             self._spare_pinned_bytes += array.nbytes
@@ -254,7 +255,7 @@ class Memory:
         as_bytes(array)[...] = mirror.host_copy
 
     def fetch(self, mirror: Mirror) -> None:
-        """Start copying what the device has; it is in `seen` after a wait."""
+        """Start copying a mirror into its `host_copy`, complete after a wait."""
         if mirror.host_copy is None:
             mirror.host_copy = self.host_array(mirror.size)
         self.driver.download(mirror.host_copy, mirror.address)
@@ -264,8 +265,8 @@ IN_USE: weakref.WeakSet[Memory] = weakref.WeakSet()
 
 
 def _equal(host_copy: np.ndarray, array: np.ndarray) -> bool:
-    """Compare bytes with an array's, eight at a time where there are as many."""
-    if len(host_copy) <= COMPARED_AT_ONCE:
+    """Return whether an array has these bytes, comparing eight of many at a time."""
+    if len(host_copy) <= SMALL_COMPARED:
         return host_copy.tobytes() == array.tobytes()
     new, words = as_bytes(array), len(host_copy) // 8 * 8
     first, second = (array[:words].view(np.uint64) for array in (host_copy, new))
@@ -279,7 +280,7 @@ def _megabytes(size: int) -> str:
 
 
 def contiguous(arrays: dict[str, Any]) -> dict[str, Any]:
-    """Return copies of the arrays that do not lie in one block."""
+    """Return contiguous copies of the arrays that are not C-contiguous."""
     return {
         name: np.ascontiguousarray(array)
         for name, array in arrays.items()
@@ -288,10 +289,10 @@ def contiguous(arrays: dict[str, Any]) -> dict[str, Any]:
 
 
 class Workspace:
-    """The memory on the device that belongs to one program.
+    """The device memory that belongs to one program.
 
-    It has constants, scratch memory, results, and what is made once or prefetched. Of
-    many models each has its own, and its own arena: they run at the same time.
+    It holds constants, scratch memory, results, and arrays that are computed once or
+    prefetched. Each of many models has its own, with an arena: they run concurrently.
     """
 
     def __init__(self, emission: Emission, memory: Memory, models: int = 1) -> None:
@@ -307,16 +308,14 @@ class Workspace:
             self._constants[key] = self._allocate(array.nbytes)
             driver.upload(self._constants[key], array)
         driver.wait()
-        each = max(
-            (result.nbytes for result in emission.schedule.plan.results.values()),
-            default=1,
-        )
-        self.capacity = max(1, min(4096, RESULT_BYTES // max(each, 1)))
-        if not emission.schedule.plan.results:
-            self.capacity = 1 << 60
+        results = emission.schedule.plan.results
+        self.capacity = 1 << 60  # steps, whose results are stored until they are read
+        if results:
+            largest = max(result.nbytes for result in results.values())
+            self.capacity = max(1, min(4096, RESULT_BYTES // max(largest, 1)))
         self.results = {
             name: self._allocate(result.nbytes * self.capacity)
-            for name, result in emission.schedule.plan.results.items()
+            for name, result in results.items()
         }
         self._step = self._allocate(4)
 
@@ -330,7 +329,7 @@ class Workspace:
             self._memory.discard(partial(self._memory.release, address, nbytes))
 
     def address(self, buffer: Buffer) -> int:
-        """Return where a buffer is."""
+        """Return the address of a buffer."""
         if buffer.kind == "constant":
             return self._constants[buffer.key]
         if buffer.kind == "result":
@@ -340,5 +339,5 @@ class Workspace:
         return self._base + self._emission.workspace[buffer.key]
 
     def restart(self) -> None:
-        """Count steps from zero."""
+        """Reset the counter of steps, which numbers their results."""
         self._memory.driver.fill(self._step, 0, 4)

@@ -1,8 +1,8 @@
 """The variables of many models on a GPU: each model has a row of memory.
 
-Kernels find a model's variables at the same distance from those of the model before.
-Small arrays lie at the front of a row, where one copy brings those of all models: the
-sums of metrics, the place in the data.
+A model's variables lie a fixed stride behind those of the model before. Small arrays,
+such as sums of metrics and cursors, come first in a row, so that a single strided copy
+transfers those of all models.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ SMALL = 64  # bytes
 
 @dataclass(frozen=True)
 class ModelStates:
-    """The names under which one program knows the variables of all models."""
+    """Where the variables of all models are, by the names of a program."""
 
     address_of_first: int
     stride: int
     offsets: Mapping[str, int]
 
     def address(self, name: str) -> int:
-        """Return where the first model has a variable."""
+        """Return the address of the first model's variable."""
         return self.address_of_first + self.offsets[name]
 
 
@@ -78,7 +78,7 @@ class ModelRows:
         )
 
     def states(self, numbers: Mapping[str, int]) -> ModelStates:
-        """Return the variables as a program calls them."""
+        """Return the variables under the names of a program."""
         offsets = {name: self._offsets[number] for name, number in numbers.items()}
         return ModelStates(self._address, self.stride, offsets)
 

@@ -88,13 +88,13 @@ def pipeline(spec: GpuSpec) -> Pipeline:
         (
             graph_pass(
                 "short-floats",
-                "floats of 16 bits are stored, and computed in float32",
+                "16-bit floats are only stored: arithmetic is in float32",
                 compute_in_float32,
                 when=has_short_floats,
             ),
             graph_pass(
                 "integer-products",
-                "kernels multiply floats: products of whole numbers become sums",
+                "contractions are of floats only: integer products become sums",
                 integer_products_as_sums,
                 ops=("matmul",),
                 where=is_integer_product,
@@ -102,14 +102,14 @@ def pipeline(spec: GpuSpec) -> Pipeline:
             ),
             graph_pass(
                 "no-empty",
-                "behind it, every kernel has something to do",
+                "later passes may assume that no array is empty",
                 without_empty,
                 when=has_empty,
                 in_loops=True,
             ),
             graph_pass(
                 "one-pass-moments",
-                "batch norm reads its data once, and adds it up in float64",
+                "batch norm reads its data once, and sums it in float64",
                 one_pass,
                 ops=("sum",),
                 where=adds_up_rows,
@@ -128,7 +128,7 @@ def pipeline(spec: GpuSpec) -> Pipeline:
             ),
             kernel_pass(
                 "collapse",
-                "fewer axes make tighter loops, and more loops alike",
+                "fewer axes make tighter loops, and more loops can be fused",
                 collapse_all,
             ),
             kernel_pass(
@@ -144,17 +144,17 @@ def pipeline(spec: GpuSpec) -> Pipeline:
             ),
             Pass(
                 "constants",
-                "what never changes is computed once, before the first step",
+                "constant arrays are computed once, before the first step",
                 hoist_constants,
             ),
             step_pass(
                 "inside-padding",
-                "products read an array inside of its padded copy, if there is one",
+                "products read the interior of a padded copy, if there is one",
                 read_inside_padding,
             ),
             step_pass(
                 "depthwise",
-                "channels that never mix are loops: they would fill a column of a tile",
+                "depthwise convolutions are loops: a tile would be mostly empty",
                 depthwise_as_loops,
             ),
             step_pass(
@@ -164,13 +164,13 @@ def pipeline(spec: GpuSpec) -> Pipeline:
             ),
             Pass(
                 "resident",
-                "a small step is one block's: no launches between its kernels",
+                "a small step runs in a single block, without launches between kernels",
                 make_resident,
                 partial(is_one_blocks, spec=spec),
             ),
             Pass(
                 "byte-operands",
-                "images stay bytes: a quarter of the memory, and products scale sums",
+                "images stay bytes, a quarter of the memory; products scale their sums",
                 keep_bytes,
                 lambda step: precision == "tf32" and not step.resident,
             ),
@@ -194,58 +194,58 @@ def pipeline(spec: GpuSpec) -> Pipeline:
             ),
             Pass(
                 "exact-prefetch",
-                "a first batch must not differ from those that follow, to the bit",
+                "the first batch must equal prefetched ones bit for bit",
                 keep_prefetched_exact,
                 _has_launches,
             ),
             Pass(
                 "split-column-sums",
-                "deferred sums are fused into the maps that they add up",
+                "deferred column sums are fused into the maps that they sum",
                 split_column_sums,
                 _has_launches,
             ),
             Pass(
                 "launches",
-                "kernels become epilogues, rows or partitions of as few launches",
+                "kernels become epilogues and partitions of few launches",
                 schedule,
             ),
             Pass(
                 "drop-stores",
-                "what only an epilogue reads stays in registers",
+                "results that only epilogues read stay in registers",
                 drop_unread_stores,
             ),
             Pass(
                 "stage-rows",
-                "what a row-wise block reads again stays in shared memory",
+                "arrays that a row-wise block reads again stay in shared memory",
                 stage_rows,
                 lambda schedule: not schedule.step.resident,
             ),
             Pass(
                 "rounded-stores",
-                "what only products read is rounded where it is stored",
+                "operands of products are rounded where they are stored",
                 round_stores,
                 lambda schedule: precision == "tf32",
             ),
             Pass(
                 "in-block",
-                "columns are read from different banks, small loops run side by side",
+                "swizzling avoids bank conflicts; small loops use different warps",
                 place_in_block,
                 lambda schedule: schedule.step.resident,
             ),
             Pass(
                 "ready-before-launch",
-                "operands are fetched while the launch before still runs",
+                "operands are loaded while the previous launch still runs",
                 mark_ready,
                 lambda schedule: not schedule.step.resident,
             ),
             Pass(
                 "last-step",
-                "a run's last step does not count for a next one",
+                "a run's last step does not advance cursors for a next one",
                 end_run,
             ),
             Pass(
                 "memory",
-                "arrays that do not live together share memory",
+                "arrays that are not live at the same time share memory",
                 allocate,
             ),
         ),
@@ -254,11 +254,11 @@ def pipeline(spec: GpuSpec) -> Pipeline:
 
 
 def build(program: Program, spec: GpuSpec, after: str | None = None) -> Any:
-    """Return the schedule of a program, or the stage after the pass of this name."""
+    """Return the schedule of a program, or the stage after the pass named `after`."""
     if names := program.graph.host_calls:
         raise NotImplementedError(
-            f"{', '.join(sorted(names))}: computed in Python on the host, which a step "
-            "that is recorded on a GPU cannot call. Run this model on the CPU: "
+            f"{', '.join(sorted(names))}: computed in Python on the host, which a "
+            "recorded step on a GPU cannot call. Run this model on the CPU: "
             "GANGLION_BACKEND=cpu, or ganglion.config.set_backend('cpu')."
         )
     return pipeline(spec).run(program, after)

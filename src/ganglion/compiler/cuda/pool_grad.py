@@ -1,4 +1,4 @@
-"""Gradients of maximum pooling in CUDA C."""
+"""Emit gradients of max pooling as CUDA C."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from ganglion.compiler.plan.scan_scatter import PoolBack
 
 
 def emit_pool_back(fused: FusedKernel) -> Emitted:
-    """Give each window's gradient to the first of its largest elements.
+    """Return the text that passes each window's gradient to its first maximum.
 
-    Windows share nothing: a thread has some channels of one.
+    Windows do not overlap: a thread computes some channels of a window.
     """
     kernel = fused.kernel
     assert isinstance(kernel, PoolBack)
@@ -47,13 +47,13 @@ def emit_pool_back(fused: FusedKernel) -> Emitted:
         body.block(f"for ({head}; i < {windows}; i += blocks * {down})"),
         body.block(f"for ({column}; c < {channels}; c += {across * width})"),
     ):
-        _one_window(body, kernel, width, column_sums)
+        _emit_window(body, kernel, width, column_sums)
     shared = (total.finish(across, "block", blocks, "0", 1) for total in column_sums)
     return body.emitted(blocks, max(shared, default=0))
 
 
 def _blocks(turns: int, with_sums: bool) -> int:
-    """Return how many blocks share turns; all have as many of them, where they add up.
+    """Return how many blocks to launch; with column sums, all have as much work.
 
     >>> _blocks(576, True), _blocks(1024, True)
     (288, 256)
@@ -63,7 +63,7 @@ def _blocks(turns: int, with_sums: bool) -> int:
     return -(-turns // -(-turns // MOST_ROWS))
 
 
-def _one_window(
+def _emit_window(
     body: Body, kernel: PoolBack, width: int, column_sums: list[ColumnSum]
 ) -> None:
     at = [*body.indices("i", kernel.shape[:-1]), "c"]
@@ -74,10 +74,10 @@ def _one_window(
         View(kernel.dx.buffer, kernel.dx.strides, kernel.dx.offset + tap)
         for tap in kernel.taps
     ]
-    known = [_load_beside(body, kernel, dx, at, width) for dx in targets]
+    loaded = [_load_beside(body, kernel, dx, at, width) for dx in targets]
     elements = [
         evaluate_vectors(body, [element], at, width, values)[0]
-        for element, values in zip(kernel.elements, known, strict=True)
+        for element, values in zip(kernel.elements, loaded, strict=True)
     ]
     slopes = [body.array(c_type(dtype), width, "d") for _ in targets]
     with body.unrolled(f"for (int lane = 0; lane < {width}; lane++)"):
@@ -86,10 +86,10 @@ def _one_window(
         for name, share in zip(slopes, shares, strict=True):
             body.do(f"{name}[lane] = {share};")
     stores: list[str] = []
-    for dx, name, values in zip(targets, slopes, known, strict=True):
+    for dx, name, values in zip(targets, slopes, loaded, strict=True):
         flat = body.let(body.index, affine(at, dx.strides, dx.offset), "flat")
         values[dx.buffer.key] = name
-        if width == 1:  # column sums take values then, not arrays of them
+        if width == 1:  # column sums take scalars then
             values = {key: f"{value}[0]" for key, value in values.items()}
         for column_sum in column_sums:
             column_sum.add(flat, values, stores)
@@ -101,9 +101,9 @@ def _one_window(
 def _load_beside(
     body: Body, kernel: PoolBack, dx: View, at: list[str], width: int
 ) -> dict[BufferKey, str]:
-    """Load what elements are made of that lies in memory as their gradients do.
+    """Load the arrays that elements are computed from, if laid out as the gradients.
 
-    Column sums read the same.
+    Column sums use these values, too.
     """
     values: dict[BufferKey, str] = {}
     for expr in walk(*kernel.elements):

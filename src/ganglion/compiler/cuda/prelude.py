@@ -1,4 +1,4 @@
-"""What stands above every kernel: the CUDA C of `device/`, which no plan changes."""
+"""The prelude of every kernel: the CUDA C of `device/`, the same for all plans."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ganglion.compiler.ir.random import SHUFFLE_ROUNDS
 
 _FOLDER = Path(__file__).with_name("device")
 _INCLUDE = '#include "'
-# What kernels call of `device/`, and the file it is in.
+# The functions and structs of `device/` that kernels call, by file.
 _ENTRY_POINTS = {
     "contract_simt": "contract",
     "contract_on_tensor_cores": "tensor_cores",
@@ -36,7 +36,7 @@ def device_text(name: str) -> tuple[tuple[str, ...], str]:
 
 
 def source(functions: Iterable[str]) -> str:
-    """Return kernel functions as one text that can be compiled."""
+    """Return kernel functions as a complete source, with what they include."""
     texts = list(functions)
     files = [
         file
@@ -50,7 +50,7 @@ def source(functions: Iterable[str]) -> str:
 
 
 def _with_includes(names: Iterable[str]) -> list[str]:
-    """Return files, each once, behind those that they include."""
+    """Return files in order of inclusion, without duplicates."""
     ordered: dict[str, None] = {}
     for name in names:
         ordered |= dict.fromkeys([*_with_includes(device_text(name)[0]), name])
@@ -58,7 +58,7 @@ def _with_includes(names: Iterable[str]) -> list[str]:
 
 
 def header(machine: str | None = None) -> str:
-    """Return what stands above everything; tests have a `machine` of their own."""
+    """Return the head of a source; tests replace the device's `machine`."""
     numbers = {"THREADS": THREADS, "SHUFFLE_ROUNDS": f"{SHUFFLE_ROUNDS}u"}
     lines = [f"#define {name} {value}" for name, value in numbers.items()]
     return "\n".join([*lines, machine or device_text("machine")[1]])

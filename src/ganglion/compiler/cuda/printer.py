@@ -1,8 +1,7 @@
-"""What a GPU runs, as text: launches, their partitions and kernels.
+"""Print what a GPU runs: launches, their partitions and kernels.
 
-It is the plan after all passes for CUDA: copies of operands that are kept as tensor
-cores take them, parts of long contractions, loops that have become epilogues of others,
-and what a step prepares for the next one.
+The plan is shown after all passes for CUDA: with rounded copies of operands, split-K
+parts of long contractions, epilogues under their producers, and prefetched kernels.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _PRIORITY = {
 
 
 def show(emission: Emission, spec: GpuSpec) -> str:
-    """Return the text of all launches of a program."""
+    """Return all launches of a program as text."""
     schedule = emission.schedule
     lines = [
         f"plan {schedule.plan.name} on sm_{spec.capability}, {spec.products}: "
@@ -63,7 +62,7 @@ def show(emission: Emission, spec: GpuSpec) -> str:
 
 
 def _resident(call: Call, launches: Iterable[Launch]) -> Iterator[str]:
-    """Yield the kernels of a step that one block takes, in one launch of many steps."""
+    """Yield the kernels of a resident block, which runs many steps in one launch."""
     size = f"1 block, {call.shared:,} bytes shared, for many steps"
     yield f"  every  0 {call.function}: {size}"
     for launch in launches:
@@ -72,7 +71,7 @@ def _resident(call: Call, launches: Iterable[Launch]) -> Iterator[str]:
 
 
 def show_stage(stage: StepKernels | Schedule) -> str:
-    """Return the text of a step on its way to launches."""
+    """Return the kernels or launches of a stage as text."""
     lines = [f"plan {stage.plan.name}"]
     for when, title in _WHEN.items():
         part: list[str] = []

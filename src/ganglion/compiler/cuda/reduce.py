@@ -1,8 +1,8 @@
-"""Reductions in CUDA C: sums, maxima and their indices, always in the same order.
+"""Emit reductions as CUDA C: sums, maxima and argmaxima, in a deterministic order.
 
-A block has `across` results side by side and `along` threads for each of them, which
-take every `along`-th element; a long reduction is also split over blocks, and the last
-of them to finish joins the parts, in order.
+A block computes `across` adjacent results with `along` threads each, which take every
+`along`-th element. A long reduction is also split over several blocks, the last of
+which to finish combines their partial results in order.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ganglion.compiler.cuda.text import (
 from ganglion.compiler.plan.kernels import BufferKey, Indirect, Load, Loop, walk
 
 F64 = np.dtype("float64")
-WARP = 32  # threads that see each other's registers
+WARP = 32  # threads
 _JOINED = {
     "argmax": "take_better({total}, {value});",
     "sum": "{total} += {value};",
@@ -48,17 +48,17 @@ _JOINED = {
 
 @dataclass(frozen=True)
 class Tiling:
-    """How a reduction is shared: threads beside each other, along, and blocks."""
+    """How a reduction is divided among threads and blocks."""
 
-    across: int
-    along: int
-    splits: int
-    beside: bool  # neighbouring threads have neighbouring results
-    width: int = 1  # neighbouring results of one thread
+    across: int  # results of a block, or vectors of them
+    along: int  # threads of each result
+    splits: int  # blocks of each result
+    beside: bool  # whether adjacent threads have adjacent results
+    width: int = 1  # adjacent results of a thread
 
     @property
     def stride(self) -> int:
-        """How far threads of the same result are apart."""
+        """The distance between threads of the same result."""
         return self.across if self.beside else 1
 
     @property
@@ -68,27 +68,27 @@ class Tiling:
 
 
 def choose_tiling(kernel: Loop, fused: FusedKernel, spec: GpuSpec) -> Tiling:
-    """Return how to share a reduction, by where its elements lie."""
+    """Return how to divide a reduction, depending on the memory layout it reads."""
     length = math.prod(kernel.shape[len(kernel.outer) :])
     beside = bool(kernel.outer) and _reads_beside(kernel)
     width = _results_per_thread(kernel, fused, length, spec) if beside else 1
     results = math.prod(kernel.outer) // width
-    along, most, splits = 1, THREADS, 1
-    if beside:  # a line of memory at a time, or a part of it
+    along, most_along, splits = 1, THREADS, 1
+    if beside:  # threads of adjacent results read a line of memory, or part of it
         across = min(power_of_two(results), 32 // width)
         while across > 8 and results < across * spec.processors:
             across //= 2
-        most = THREADS // across
-    wanted = min(-(-length // TUNING.reduced_per_thread), most)
-    while along < wanted and results * along < spec.threads:
+        most_along = THREADS // across
+    useful = min(-(-length // TUNING.reduced_per_thread), most_along)
+    while along < useful and results * along < spec.threads:
         along *= 2
-    while along < most and results * along < THREADS and along < length:
+    while along < most_along and results * along < THREADS and along < length:
         along *= 2
     across = THREADS // along
     tiles = -(-results // across)
     if kernel.how != "argmax":
-        most = length // (along * TUNING.reduced_per_split)
-        while splits * 2 <= most and tiles * splits * 2 <= 4 * spec.processors:
+        most_splits = length // (along * TUNING.reduced_per_split)
+        while splits * 2 <= most_splits and tiles * splits * 2 <= 4 * spec.processors:
             splits *= 2
     return Tiling(across, along, splits, beside, width)
 
@@ -96,18 +96,18 @@ def choose_tiling(kernel: Loop, fused: FusedKernel, spec: GpuSpec) -> Tiling:
 def _results_per_thread(
     kernel: Loop, fused: FusedKernel, length: int, spec: GpuSpec
 ) -> int:
-    """Return how many neighbouring results a thread has, where there is much to add."""
-    much = math.prod(kernel.shape) >= TUNING.several_results_elements
-    many = length >= 64 or math.prod(kernel.outer) >= spec.threads
-    if kernel.how == "argmax" or not much or not many:
+    """Return how many adjacent results a thread computes: several if all are busy."""
+    is_large = math.prod(kernel.shape) >= TUNING.several_results_elements
+    is_busy = length >= 64 or math.prod(kernel.outer) >= spec.threads
+    if kernel.how == "argmax" or not is_large or not is_busy:
         return 1
-    widest = max(view.buffer.dtype.itemsize for _, view in kernel.outputs)
-    most = 4 if len(kernel.outputs) <= 4 and widest <= 4 else 2
-    return vector_width(fused, kernel.outer[-1], most)
+    itemsize = max(view.buffer.dtype.itemsize for _, view in kernel.outputs)
+    widest = 4 if len(kernel.outputs) <= 4 and itemsize <= 4 else 2
+    return vector_width(fused, kernel.outer[-1], widest)
 
 
 def _reads_beside(kernel: Loop) -> bool:
-    """Return whether what neighbouring results add up lies side by side in memory."""
+    """Return whether most inputs of adjacent results are adjacent in memory."""
     outer, last = len(kernel.outer) - 1, len(kernel.shape) - 1
     votes = 0
     for expr in walk(*kernel.exprs):
@@ -125,7 +125,7 @@ def _reads_beside(kernel: Loop) -> bool:
 def emit_reduction(
     fused: FusedKernel, spec: GpuSpec, rows: BlockRows | None = None
 ) -> Emitted:
-    """Return a reduction and its epilogues as text, of some rows where it says so."""
+    """Return the text of a reduction and its epilogues, of some rows if given."""
     kernel = fused.kernel
     assert isinstance(kernel, Loop)
     return _Reduction(fused, kernel, spec, rows).emitted()
@@ -135,16 +135,16 @@ class _Reduction:
     def __init__(
         self, fused: FusedKernel, kernel: Loop, spec: GpuSpec, rows: BlockRows | None
     ) -> None:
-        alone = kernel
+        of_one_model = kernel  # whose order of summation many models keep
         if rows:
-            alone = replace(kernel, shape=rows.of(kernel.shape, rows.alone))
+            of_one_model = replace(kernel, shape=rows.of(kernel.shape, rows.alone))
             kernel = replace(kernel, shape=rows.of(kernel.shape))
         self.rows = rows
         self.fused, self.kernel = fused, kernel
-        tiling = choose_tiling(alone, fused, spec)
-        if rows:  # one block does it all: in one turn, if it can
-            most = max(THREADS // power_of_two(math.prod(alone.outer)), 1)
-            along = min(tiling.along, most)
+        tiling = choose_tiling(of_one_model, fused, spec)
+        if rows:  # a single block: rather fewer threads along than several rounds
+            outer = power_of_two(math.prod(of_one_model.outer))
+            along = min(tiling.along, max(THREADS // outer, 1))
             tiling = Tiling(THREADS // along, along, 1, tiling.beside)
         self.tiling = tiling
         self.results = math.prod(kernel.outer) // tiling.width
@@ -163,19 +163,19 @@ class _Reduction:
         self.totals = [f"total{i}" for i in range(len(self.types))]
 
     def _total_dtype(self, dtype: np.dtype) -> np.dtype:
-        """Sums are taken in float64, so that long ones keep their digits."""
+        """Return the type of a total: floats are summed in float64."""
         return F64 if self.kernel.how == "sum" and dtype.kind == "f" else dtype
 
     def _join(self, total: str, value: str) -> str:
         return _JOINED[self.kernel.how].format(total=total, value=value)
 
     def _each_lane(self, line: str) -> None:
-        """Append a line for each of a thread's results; `lane` is its number."""
+        """Append a loop over a thread's results, numbered by `lane`."""
         self.body.unroll()
         self.body.do(f"for (int lane = 0; lane < {self.tiling.width}; lane++) {line}")
 
     def _join_each(self, value: Callable[[int], str]) -> None:
-        """Join values, of each total by its number, to the totals."""
+        """Combine each total, by its number, with a value."""
         for i, total in enumerate(self.totals):
             self._each_lane(self._join(f"{total}[lane]", value(i)))
 
@@ -210,8 +210,8 @@ class _Reduction:
             self._fold()
             if tiling.splits > 1:
                 self._join_splits()
-            wanted = f"g == 0 && i < {self.results}"
-            with body.block(f"if ({wanted}{' && last' * (tiling.splits > 1)})"):
+            finishes = f"g == 0 && i < {self.results}"
+            with body.block(f"if ({finishes}{' && last' * (tiling.splits > 1)})"):
                 self._finish()
         shared = len(self.types) * self._shared_each()
         if tiling.splits > 1:
@@ -219,14 +219,14 @@ class _Reduction:
         return body.emitted(min(tiles, MOST_BLOCKS), shared)
 
     def _shared_each(self) -> int:
-        """Return the bytes that warps along results need to show each other a total."""
+        """Return the bytes of shared memory in which warps exchange a total."""
         tiling = self.tiling
         groups = tiling.along // tiling.per_warp
         size = 24 if self.kernel.how == "argmax" else 8
         return size * groups * tiling.width * tiling.across if groups > 1 else 0
 
     def _outer(self) -> list[str]:
-        """Name the indices of a thread's first result."""
+        """Declare the indices of a thread's first result."""
         body, outer, width = self.body, self.kernel.outer, self.tiling.width
         if width == 1:
             return body.in_rows(body.indices("i", outer))
@@ -240,29 +240,29 @@ class _Reduction:
         start, step = "g", tiling.along * tiling.splits
         if tiling.splits > 1:
             start = f"tile % {tiling.splits} * {tiling.along} + g"
-        together = 4 if len(self.types) <= 2 else 2
-        if body.row_wise:  # few threads: each must ask for much at a time
-            together = 16
+        unrolled = 4 if len(self.types) <= 2 else 2
+        if body.row_wise:  # few threads: each needs many loads in flight
+            unrolled = 16
         if self.kernel.how == "sum":
-            self._add_runs(outer, start, step, together)
+            self._add_runs(outer, start, step, unrolled)
             return
         head = f"for ({body.index} r = {start}; r < {self.length}; r += {step})"
-        if self.length <= step:  # one turn at most
+        if self.length <= step:  # at most a single iteration
             head = f"if ({body.index} r = {start}; r < {self.length})"
         else:
-            body.unroll(together)
+            body.unroll(unrolled)
         with body.block(head):
             self._take(outer, self.totals)
 
     def _add_runs(self, outer: list[str], start: str, step: int, run: int) -> None:
-        """Add up short runs as they are, and only those in float64."""
+        """Append sums of short runs in their own type, and of those in float64."""
         body, width = self.body, self.tiling.width
         run = min(run, -(-self.length // step))
-        turns = -(-self.length // (step * run))
+        count = -(-self.length // (step * run))
         exact = self.length % (step * run) == 0
-        # What is staged needs no more at a time, and long code is slow to be fetched.
+        # Row-wise blocks read shared memory: unrolling would only lengthen the code.
         unrolled = 1 if body.row_wise else 4
-        with body.unrolled(f"for (int turn = 0; turn < {turns}; turn++)", unrolled):
+        with body.unrolled(f"for (int turn = 0; turn < {count}; turn++)", unrolled):
             body.do(f"const {body.index} r0 = {start} + turn * {step * run};")
             runs = [body.fresh("run") for _ in self.totals]
             for name, expr in zip(runs, self.exprs, strict=True):
@@ -275,7 +275,7 @@ class _Reduction:
                 self._each_lane(f"{total}[lane] += {name}[lane];")
 
     def _take(self, outer: list[str], totals: Sequence[str]) -> None:
-        """Join the elements at an index `r` to some totals."""
+        """Combine some totals with the elements at index `r`."""
         body, kernel, width = self.body, self.kernel, self.tiling.width
         at = [*outer, *body.indices("r", kernel.shape[len(kernel.outer) :], "r")]
         if width > 1:
@@ -291,7 +291,7 @@ class _Reduction:
             body.do(self._join(f"{total}[0]", value))
 
     def _fold(self) -> None:
-        """Join what the threads along a result have; its first thread gets it."""
+        """Combine the totals of a result's threads in the first of them."""
         body, stride, per_warp = self.body, self.tiling.stride, self.tiling.per_warp
         if per_warp > 1:
             away = f"int away = {stride * per_warp // 2}"
@@ -305,7 +305,7 @@ class _Reduction:
             self._fold_groups(groups)
 
     def _fold_groups(self, groups: int) -> None:
-        """Join what the warps along a result have, in their order."""
+        """Combine the totals of a result's warps, in order."""
         body, across, width = self.body, self.tiling.across, self.tiling.width
         names = [f"group{i}" for i in range(len(self.types))]
         for i, (name, kind) in enumerate(zip(names, self.types, strict=True)):
@@ -325,7 +325,7 @@ class _Reduction:
         body.do("BARRIER;")
 
     def _join_splits(self) -> None:
-        """Let the last block that comes to an end join the parts of all."""
+        """Let the last block to finish combine the partial results of all blocks."""
         body, splits, width = self.body, self.tiling.splits, self.tiling.width
         counters = body.scratch(self.tiles, "uint32")
         count = self.results * width
@@ -375,6 +375,6 @@ class _Reduction:
 
 
 def _scratch_type(dtype: np.dtype) -> str:
-    """Return the type in which parts of a result are kept: of their size at least."""
-    known = ("float64", "float32", "int32", "int64")
-    return dtype.name if dtype.name in known else "uint64"
+    """Return a type of scratch memory that is at least as large as a total's."""
+    plain = ("float64", "float32", "int32", "int64")
+    return dtype.name if dtype.name in plain else "uint64"

@@ -1,4 +1,4 @@
-"""Kernels that are no plain loops: adding in place, running sums, adding rows."""
+"""Emit scatters and scans as CUDA C: adding in place, running sums, adding rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ganglion.compiler.plan.scan_scatter import Scan, Scatter
 
 SHORT_SCAN = 64
 MOST_BUCKETS = 512
-MOST_LISTED = 32 * THREADS  # indices that are looked through together
+MOST_LISTED = 32 * THREADS  # indices that a block scans at a time
 
 
 # ---- adding in place ---------------------------------------------------------------
@@ -34,7 +34,7 @@ MOST_LISTED = 32 * THREADS  # indices that are looked through together
 
 @dataclass(frozen=True)
 class Group:
-    """Axes of a target that overlap only with one another, and how far they reach."""
+    """Axes of a target whose offsets overlap only with each other's."""
 
     axes: tuple[int, ...]
     unit: int  # every offset of the group is a multiple of it
@@ -66,9 +66,10 @@ def _group(axes: list[int], shape: Shape, strides: Shape) -> Group:
 
 
 def emit_adds(kernel: Loop) -> Emitted:
-    """Add expressions to what is there: each thread has one element of the target.
+    """Return the text of a loop that adds to its target, deterministically.
 
-    It finds all iterations of the loop that add to it, and adds them in their order.
+    Each thread owns an element of the target: it enumerates the iterations of the loop
+    that add to it, and adds them in order.
     """
     assert len(kernel.outputs) == 1
     shape, strides = kernel.shape, kernel.target.strides
@@ -98,16 +99,16 @@ def emit_adds(kernel: Loop) -> Emitted:
 
 
 def _upward(index: str, axis: int, shape: Shape, strides: Shape) -> str:
-    """Return an index by its distance from the lowest address."""
+    """Return an index as its distance from the lowest address."""
     return index if strides[axis] > 0 else f"({shape[axis] - 1} - {index})"
 
 
 def _search(
     body: Body, kernel: Loop, indices: list[str], groups: list[tuple[Group, str]]
 ) -> None:
-    """Run through all iterations of the loop that lie at the target's offsets.
+    """Append a search for the iterations of the loop that add to a target's element.
 
-    Of each group, the index along the longest axis follows from the others.
+    In each group, the index along the longest axis is solved for the others.
     """
     shape, strides = kernel.shape, kernel.target.strides
     solved = [max(group.axes, key=lambda a: shape[a]) for group, _ in groups]
@@ -140,7 +141,7 @@ def _search(
 
 
 def emit_scan(kernel: Scan) -> Emitted:
-    """Return a running sum: a thread a row, or a block a row where rows are long."""
+    """Return the text of a running sum: a thread per row, or a block per long row."""
     rows, length = math.prod(kernel.shape[:-1]), kernel.shape[-1]
     dtype = kernel.source.buffer.dtype
     body = Body(is_wide([*kernel.reads(), *kernel.writes()], rows * length))
@@ -179,12 +180,12 @@ def emit_scan(kernel: Scan) -> Emitted:
 
 
 def emit_scatter(kernel: Scatter) -> Emitted:
-    """Return how rows are added where indices say, as in gradients of embeddings.
+    """Return the text that adds rows at indices, as in gradients of embeddings.
 
-    Rows of the target are dealt to buckets. A block has one of them: it looks through
-    all indices and lists the updates of its rows, in their order, so that sums are
-    always taken in the same order. Words that fill up a text may be half of all
-    indices: a row that has many updates is added up by all threads of its block.
+    The rows of the target are dealt to buckets, one for each block. A block scans all
+    indices and lists the updates of its rows in order, so that sums are deterministic.
+    Padding may be half of all indices: a row with many updates is added up by all
+    threads of its block.
     """
     arrays = (kernel.updates, kernel.index, kernel.target)
     body = Body(is_wide(arrays))

@@ -1,8 +1,8 @@
-"""CUDA C under construction: types, numbers, indices, and one kernel's body.
+"""Building blocks of CUDA C: types, literals, indices, and the body of a kernel.
 
-Every kernel becomes a device function `$body(block, blocks, pointers...)` that shares
-its work over `blocks` blocks of `THREADS` threads; so bodies can be put together into
-launches in any way, side by side or one after the other.
+Every kernel becomes a device function `$body(block, blocks, pointers...)` that divides
+its work among `blocks` blocks of `THREADS` threads. So bodies can be combined freely
+into launches, side by side or one after the other.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _C_TYPES = {
 }
 _MATH = ("floor", "sqrt", "exp", "expm1", "log", "log1p", "sin", "cos", "erf", "erfc",
          "cbrt")  # fmt: skip
-# An op on its arguments, in plain C; {f} stands behind names of float32's functions.
+# Ops in plain C, by their arguments; {f} is the suffix of float32 functions.
 C_OPS = {name: name + "{f}({0})" for name in _MATH} | {
     "round": "rint{f}({0})",
     "power": "pow{f}({0}, {1})",
@@ -69,16 +69,16 @@ C_OPS = {name: name + "{f}({0})" for name in _MATH} | {
     "where": "{0} ? {1} : {2}",
     "stop_gradient": "{0}",
 }
-# Temporary arrays in which products find rounded operands; a model's own bfloat16 is
-# another type. Loops load and store it as float32, and compute with that.
+# The type of temporary arrays with operands of products, rounded to bfloat16; loops
+# compute with them in float32. The bfloat16 of a model's own arrays is another type.
 BF16 = np.dtype("V2")
 SHAPE = "${body}_shape"  # the struct beside a body
-STEP = Buffer("step", (), np.dtype("int32"), "step")  # which step of a run this is
+STEP = Buffer("step", (), np.dtype("int32"), "step")  # the number of steps so far
 
 
-@cache  # NumPy takes a while to name a type
+@cache  # NumPy names types slowly
 def c_type(dtype: np.dtype) -> str:
-    """Return how C calls a type.
+    """Return the name of a type in C.
 
     >>> c_type(np.dtype("uint8"))
     'unsigned char'
@@ -87,7 +87,7 @@ def c_type(dtype: np.dtype) -> str:
 
 
 def fill(text: str, **names: str) -> str:
-    """Return a text with all its names filled in.
+    """Return a text with `$name` placeholders filled in.
 
     >>> fill("void $body() {}", body="f")
     'void f() {}'
@@ -108,7 +108,7 @@ def power_of_two(count: int) -> int:
 
 
 def computed(dtype: np.dtype) -> np.dtype:
-    """Return the type with which elements of an array are computed.
+    """Return the type in which elements of an array are computed.
 
     >>> computed(BF16), computed(np.dtype("int8"))
     (dtype('float32'), dtype('int8'))
@@ -117,7 +117,7 @@ def computed(dtype: np.dtype) -> np.dtype:
 
 
 def number(value: float, dtype: np.dtype) -> str:
-    """Return a number as C writes it, exactly.
+    """Return a number as an exact C literal.
 
     >>> number(0.1, np.dtype("float32"))
     '0x1.99999a0000000p-4f'
@@ -157,7 +157,7 @@ def affine(indices: Sequence[str], strides: Iterable[int], offset: int = 0) -> s
 
 
 def split_index(linear: str, sizes: Sequence[int]) -> list[str]:
-    """Return the indices along axes of a number that counts through them.
+    """Return the index along each axis that a linear index stands for.
 
     >>> split_index("i", (2, 3, 4))
     ['(i / 12)', '(i / 4 % 3)', '(i % 4)']
@@ -176,25 +176,25 @@ def split_index(linear: str, sizes: Sequence[int]) -> list[str]:
 
 @dataclass(frozen=True)
 class Emitted:
-    """A kernel's body, what it is called with, and how many blocks it fills."""
+    """The text of a kernel's body, its arguments, and how many blocks it can use."""
 
     text: str  # of a function called $body: see `fill`
-    buffers: tuple[Buffer, ...]
+    buffers: tuple[Buffer, ...]  # its arguments
     blocks: int
     shared: int = 0  # bytes of shared memory
-    work: float = 0.0  # nanoseconds of a block, roughly: long ones start first
-    waits: bool = False  # for the launch before by itself
+    work: float = 0.0  # estimated nanoseconds of a block: long ones start first
+    waits: bool = False  # whether the body itself waits for the previous launch
 
 
 class CText:
-    """The lines of a function in C under construction."""
+    """The lines of a C function under construction."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self._depth, self._count = 1, 0
 
     def fresh(self, stem: str = "v") -> str:
-        """Return a name that is not used yet."""
+        """Return an unused name."""
         self._count += 1
         return f"{stem}{self._count}"
 
@@ -210,7 +210,7 @@ class CText:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Append a block: a loop, a condition."""
+        """Append a block in braces behind a loop's or condition's head."""
         self.do(f"{head} {{")
         self._depth += 1
         yield
@@ -230,8 +230,8 @@ class Body(CText):
         self.thread = "THREAD"
         if in_block and in_block.first_warp:
             self.thread = f"(THREAD ^ {32 * in_block.first_warp})"
-        self.row_axes = row_axes  # leading axes, of which it has the rows from `row0`
-        self.before: list[str] = []  # what stands in front of the function
+        self.row_axes = row_axes  # leading axes, if a block has rows from `row0` on
+        self.before: list[str] = []  # declarations in front of the function
         self.buffers: list[Buffer] = []
         self._names: dict[tuple[str, str], str] = {}
         self._prelude: list[str] = []
@@ -245,26 +245,26 @@ class Body(CText):
 
     @contextmanager
     def unrolled(self, head: str, times: int = 0) -> Iterator[None]:
-        """Append a loop that is unrolled, all of it or some times."""
+        """Append a loop that is unrolled, fully or this many times."""
         self.unroll(times)
         with self.block(head):
             yield
 
     def unroll(self, times: int = 0) -> None:
-        """Append that the next line, a loop, is unrolled."""
+        """Append the pragma that unrolls the loop on the next line."""
         self.lines.append(f"#pragma unroll {times}" if times else "#pragma unroll")
 
     @contextmanager
     def into(self, lines: list[str] | None) -> Iterator[None]:
-        """Append to other lines for a while, if there are any."""
-        before = self.lines
+        """Append to another list of lines within the block, unless it is None."""
+        outer = self.lines
         if lines is not None:
             self.lines = lines
         yield
-        self.lines = before
+        self.lines = outer
 
     def indices(self, linear: str, sizes: Sequence[int], stem: str = "i") -> list[str]:
-        """Name the indices along axes of a number that counts through them."""
+        """Declare the index along each axis that a linear index stands for."""
         return [
             text
             if text.isidentifier() or text == "0"
@@ -273,7 +273,7 @@ class Body(CText):
         ]
 
     def in_rows(self, indices: list[str]) -> list[str]:
-        """Return indices in a block's rows as indices among all rows."""
+        """Return indices within a block's rows as indices of the array."""
         if not self.row_axes:
             return indices
         axes = len(self.row_axes)
@@ -282,7 +282,7 @@ class Body(CText):
 
     @property
     def row_wise(self) -> bool:
-        """Whether it works on some rows, and not on all."""
+        """Whether a block computes some rows only."""
         return bool(self.row_axes)
 
     def pointer(self, buffer: Buffer) -> str:
@@ -300,16 +300,16 @@ class Body(CText):
         return self._names[key]
 
     def rows_swizzled(self, buffer: Buffer) -> int:
-        """Return the length of rows in which elements change places, 0 if none do."""
+        """Return the length of a buffer's swizzled rows, 0 if it is not swizzled."""
         return self._swizzled.get(buffer.key, 0)
 
     def offset(self, buffer: Buffer, offset: str) -> str:
-        """Return where the memory of a buffer has the element at an offset."""
+        """Return the offset in memory of an element of a buffer, after swizzling."""
         width = self.rows_swizzled(buffer)
         return f"swizzled<{width}>({offset})" if width else offset
 
     def scratch(self, count: int, dtype: str) -> str:
-        """Return the address of memory that no other kernel uses; zero at first."""
+        """Return the address of the kernel's own memory, initialized to zero."""
         buffer = Buffer(f"#{len(self.buffers)}", (count,), np.dtype(dtype), "scratch")
         return self.pointer(buffer)
 
@@ -319,7 +319,7 @@ class Body(CText):
         return f"{self.pointer(view.buffer)}[{self.offset(view.buffer, offset)}]"
 
     def emitted(self, blocks: int, shared: int = 0) -> Emitted:
-        """End the function."""
+        """Return the finished function."""
         parameters = ["int row0"] if self.row_wise else ["int block", "int blocks"]
         parameters += [
             f"{c_type(buffer.dtype)}* RESTRICT p{i}"

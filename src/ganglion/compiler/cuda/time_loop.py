@@ -1,10 +1,10 @@
-"""Loops over time in CUDA C: one function that runs through all steps.
+"""Emit time loops as CUDA C: a single function that runs all steps.
 
-Where the rows of a batch never meet within the loop, a block takes some of them through
-all steps: it waits for no other, and keeps its weights in registers and shared memory.
-Where those are too many for one, some blocks share rows: each has a part of the units,
-with their weights, and waits for the others' state once a step. Where rows do meet, one
-block runs the whole loop.
+If the rows of a batch are independent within the loop, a block runs all steps of some
+rows: it synchronizes with no other block, and keeps the weights in registers and shared
+memory. If those are too small, several blocks share rows: each computes some units,
+with their weights, and waits for the others' state once in a step. If rows depend on
+each other, a single block runs the loop.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from ganglion.compiler.plan.kernels import (
 from ganglion.compiler.plan.plan import rounded
 from ganglion.compiler.plan.time_loop import TimeLoop, Window, independent_rows
 
-ROWS = 8  # of a block: as many as tensor cores multiply at once
+ROWS = 8  # of a block: the n of an `mma` instruction
 WARPS = THREADS // 32
-HELD_REGISTERS = 128  # of a thread, for weights
-SHARED_FOR_REST = 48 * 1024  # bytes, for rows and what a step hands on
+WEIGHT_REGISTERS = 128  # of a thread
+SHARED_FOR_REST = 48 * 1024  # bytes, for rows and temporary arrays
 STEP_NANOSECONDS = 1000.0
 
 EmitKernel = Callable[[FusedKernel, LaunchContext], Emitted]
@@ -56,13 +56,13 @@ def emit_time_loop(
     emit_kernel: EmitKernel,
     emit_rows: EmitRows,
 ) -> Emitted:
-    """Return a loop over time as text."""
+    """Return the text of a loop over time."""
     count = independent_rows(loop)
     kernels = [_as_rows(kernel, loop, context.spec) for kernel in loop.body]
     if count == 1 or None in kernels:
-        # A loop within it has no blocks that could wait for each other.
-        within = replace(context, time_loops=context.spec.processors + 1)
-        bodies = [emit_kernel(FusedKernel(kernel), within) for kernel in loop.body]
+        # A nested time loop must not share rows among blocks: there is only this one.
+        nested = replace(context, time_loops=context.spec.processors + 1)
+        bodies = [emit_kernel(FusedKernel(kernel), nested) for kernel in loop.body]
         calls = [_Called(body, ["0", "1"]) for body in bodies]
         return _Emission(loop, 1, 1).text(calls)
     of_rows = [kernel for kernel in kernels if kernel]
@@ -70,11 +70,11 @@ def emit_time_loop(
     shares = _shares(loop, of_rows, count, context.spec, blocks)
     rows = _rows(count, blocks // shares)
     emission = _Emission(loop, count, rows, shares)
-    return emission.by_rows(of_rows, context.spec, emit_rows)
+    return emission.row_wise_text(of_rows, context.spec, emit_rows)
 
 
 def _as_rows(kernel: Kernel, loop: TimeLoop, spec: GpuSpec) -> Kernel | None:
-    """Return a kernel as one that a block can run on its rows, None if it cannot."""
+    """Return a kernel in a form that a block can run on its rows, None if it cannot."""
     if isinstance(kernel, Loop):
         return None if kernel.adds else kernel
     if type(kernel) is not Contract:
@@ -88,7 +88,7 @@ def _as_rows(kernel: Kernel, loop: TimeLoop, spec: GpuSpec) -> Kernel | None:
 
 
 def is_recurrent_product(kernel: Contract, loop: TimeLoop) -> bool:
-    """Return whether a product is of plain matrices, the right one always the same."""
+    """Return whether a kernel multiplies plain matrices, the right one constant."""
     if len(kernel.rows) != 1 or len(kernel.inner) != 1 or len(kernel.columns) != 1:
         return False
     if any(axis.size > 1 for axis in kernel.batch):
@@ -100,21 +100,21 @@ def is_recurrent_product(kernel: Contract, loop: TimeLoop) -> bool:
     return is_constant and columns.right == columns.out == inner.left == 1
 
 
-# ---- units that are shared by blocks -------------------------------------------------
+# ---- rows and units of a block -------------------------------------------------------
 
 
-def _rows(count: int, most_groups: int) -> int:
-    """Return how many rows a block takes: as few as there are processors for."""
+def _rows(count: int, max_groups: int) -> int:
+    """Return how many rows a block takes: the fewest that need no more groups."""
     sizes = [n for n in range(1, ROWS + 1) if count % n == 0]
-    return next((n for n in sizes if count // n <= most_groups), sizes[-1])
+    return next((n for n in sizes if count // n <= max_groups), sizes[-1])
 
 
 def _shares(
     loop: TimeLoop, kernels: Sequence[Kernel], count: int, spec: GpuSpec, blocks: int
 ) -> int:
-    """Return how many blocks share rows: as few as can keep all weights.
+    """Return how many blocks share rows: the fewest that can hold all weights.
 
-    No more than run at once: they wait for each other.
+    There must not be more than run at once, because they wait for each other.
     """
     units = _separate_units(loop, kernels)
     products = [kernel for kernel in kernels if isinstance(kernel, Contract)]
@@ -126,15 +126,15 @@ def _shares(
     ]
     for shares in fitting:
         room = spec.shared_per_block - SHARED_FOR_REST
-        kept = HELD_REGISTERS // 4 + room // (WARPS * 512)
+        capacity = WEIGHT_REGISTERS // 4 + room // (WARPS * 512)
         needed = sum(_Weights(product, shares).fragments for product in products)
-        if needed <= kept:
+        if needed <= capacity:
             return shares
     return max(fitting, default=1)
 
 
 class _Weights:
-    """How the warps of a block share the weights of a product; see `KeptWeights`."""
+    """How the weights of a product are divided among warps; see `KeptWeights`."""
 
     def __init__(self, product: Contract, shares: int) -> None:
         self.columns, self.inner = product.columns[0].size // shares, product.inner[0]
@@ -145,24 +145,24 @@ class _Weights:
 
     @property
     def fragments(self) -> int:
-        """The fragments that a warp has."""
+        """The number of fragments of a warp."""
         return self.per_warp * self.steps
 
     @property
     def row_bytes(self) -> int:
-        """The bytes that rows take in shared memory, as they are multiplied."""
+        """The bytes of staged rows in shared memory."""
         return 8 * (self.parts * self.steps * 8 + 4) * 4
 
     @property
     def partial_bytes(self) -> int:
-        """The bytes of sums that warps have parts of."""
+        """The bytes of the partial sums of warps."""
         return WARPS * self.per_warp * 512 if self.parts > 1 else 0
 
 
 def _separate_units(loop: TimeLoop, kernels: Sequence[Kernel]) -> int:
-    """Return how many units there are of which each needs others only for products.
+    """Return the number of units, if they depend on each other only through products.
 
-    0 if they meet in loops, or if a product reads what the step itself overwrites.
+    0 if loops combine them, or if a product reads what the same step overwrites.
     """
     loops = [kernel for kernel in kernels if isinstance(kernel, Loop)]
     shapes = {kernel.shape for kernel in loops}
@@ -191,7 +191,7 @@ def _separate_units(loop: TimeLoop, kernels: Sequence[Kernel]) -> int:
 
 
 def _shifts(kernel: Loop) -> dict[BufferKey, bool] | None:
-    """Return which buffers lie along the last axis; None where that is not plain."""
+    """Return which buffers a loop indexes by unit; None if strides are not plain."""
     shifts: dict[BufferKey, bool] = {}
     for expr in walk(*kernel.exprs):
         if isinstance(expr, Load):
@@ -214,14 +214,14 @@ def _shifts(kernel: Loop) -> dict[BufferKey, bool] | None:
 
 @dataclass(frozen=True)
 class _Called:
-    """A body, and what it is called with before its pointers."""
+    """A body, and the arguments before its pointers."""
 
     body: Emitted
     first: Sequence[str]
 
 
 class _Emission:
-    """A loop under construction."""
+    """A time loop under construction."""
 
     def __init__(self, loop: TimeLoop, count: int, rows: int, shares: int = 1) -> None:
         self.loop, self.count, self.rows, self.shares = loop, count, rows, shares
@@ -235,7 +235,7 @@ class _Emission:
     # ---- one block, all rows -------------------------------------------------------
 
     def text(self, calls: list[_Called]) -> Emitted:
-        """Return a loop that calls bodies one after the other."""
+        """Return the text of a loop that calls bodies one after the other."""
         self.shared = max((called.body.shared for called in calls), default=0)
         with self._steps():
             for called in calls:
@@ -244,10 +244,10 @@ class _Emission:
 
     # ---- blocks with rows of their own ---------------------------------------------
 
-    def by_rows(
+    def row_wise_text(
         self, kernels: Sequence[Kernel], spec: GpuSpec, emit_rows: EmitRows
     ) -> Emitted:
-        """Return a loop of which each block takes some rows through all steps."""
+        """Return the text of a loop whose blocks each run all steps of some rows."""
         body, shares = self.body, self.shares
         bodies = {}
         for kernel in kernels:
@@ -258,17 +258,17 @@ class _Emission:
         self.shared = max((b.shared for b in bodies.values()), default=0)
         groups = self.count // self.rows
         body.do(f"const int share = block % {shares};")
-        # More than one turn takes only a loop within another, in its one block.
+        # A block has several groups only in a nested loop, which has a single block.
         with body.block(
             f"for (int group = block / {shares}; group < {groups}; group += blocks)"
         ):
-            self._rows_of_group(kernels, bodies, spec.shared_per_block - 1024)
+            self._emit_group(kernels, bodies, spec.shared_per_block - 1024)
         return self._emitted(groups * shares)
 
-    def _rows_of_group(
+    def _emit_group(
         self, kernels: Sequence[Kernel], bodies: dict[int, Emitted], room: int
     ) -> None:
-        """Append how a block takes its rows through all steps."""
+        """Append all steps of a block's rows."""
         body, shares = self.body, self.shares
         body.do(f"const int row0 = group * {self.rows};")
         products = [k for k in kernels if isinstance(k, Contract)]
@@ -290,7 +290,7 @@ class _Emission:
                     self._call(_Called(bodies[id(kernel)], ["row0"]), kernel)
 
     def _share(self, kernel: Loop) -> Loop:
-        """Return a loop over the units of one block."""
+        """Return a loop over the units of a single block."""
         *rows, units = kernel.shape
         return replace(kernel, shape=(*rows, units // self.shares))
 
@@ -303,30 +303,30 @@ class _Emission:
         self.shared = start + nbytes
         return start
 
-    def _stage_temporaries(self, most: int) -> None:
-        """Put what a step's kernels hand on to each other into shared memory."""
+    def _stage_temporaries(self, available: int) -> None:
+        """Place temporary arrays of a step in shared memory, as far as they fit."""
         for buffer in self.loop.writes():
             if buffer.kind != "arena" or buffer.key in self._stacked_keys():
                 continue
             size = buffer.size // self.count * self.rows
             nbytes = size * buffer.dtype.itemsize
-            if nbytes <= most and buffer.size % self.count == 0:
+            if nbytes <= available and buffer.size % self.count == 0:
                 start, kind = self._reserve(nbytes), c_type(buffer.dtype)
                 name = self.body.fresh("staged")
                 value = f"({kind}*)(shared_bytes + {start}) - group * {size}"
                 self.body.do(f"{kind}* const {name} = {value};")
                 self._staged[buffer.key] = name
-                most -= nbytes
+                available -= nbytes
 
     def _stacked_keys(self) -> set[BufferKey]:
         return {window.stacked.key for window in self.loop.windows}
 
     def _keep_weights(self, number: int, kernel: Contract, room: int) -> str:
-        """Append how a block gets the weights of a product; return their name."""
+        """Append the load of a product's weights; return the name of their struct."""
         weights, columns = _Weights(kernel, self.shares), kernel.columns[0].size
         left = self._reserve(weights.row_bytes)
         partial = self._reserve(weights.partial_bytes)
-        held = min(weights.fragments, HELD_REGISTERS // 4)
+        held = min(weights.fragments, WEIGHT_REGISTERS // 4)
         room = max(room - self.shared - 128, 0) // (WARPS * 512)
         staged = min(weights.fragments - held, room)
         start = self._reserve(staged * WARPS * 512)
@@ -345,7 +345,7 @@ class _Emission:
         return name
 
     def _width(self, kernel: Contract) -> int:
-        """Return how many elements of a row can be read at once."""
+        """Return how many elements of a row an aligned load can read."""
         view = kernel.left
         window = self.windows.get(view.buffer.key)
         steps = (window.offset, window.stride) if window else ()
@@ -353,7 +353,7 @@ class _Emission:
         return 1 if any(size % 4 for size in lines) else 4
 
     def _units(self, columns: int) -> tuple[int, int]:
-        """Return of how many columns, one after the other, how many are a block's."""
+        """Return the columns of a group of units, and how many of them a block has."""
         if self.shares == 1:
             return columns, columns
         units = next(k.shape[1] for k in self.loop.body if isinstance(k, Loop))
@@ -401,7 +401,7 @@ class _Emission:
         self.body.do("BARRIER;")
 
     def _pointer(self, buffer: Buffer) -> str:
-        """Return the address of a buffer of the body, at this step."""
+        """Return the address of a buffer of the body, at the current step."""
         if buffer.key in self._staged:
             return self._staged[buffer.key]
         window = self.windows.get(buffer.key)

@@ -1,8 +1,9 @@
-"""What a step can do for the next one: draw, gather and scale the next batch.
+"""Prefetch: a step draws, gathers and scales the batch of the next step.
 
-Such kernels need nothing that training changes, so they run beside the step before
-theirs. So do copies of weights in another order: they are made where the weights are
-updated. What is passed on is double-buffered: the two buffers swap after every step.
+Such kernels read nothing that training changes, so they run beside the step before
+their own. So do copies of weights in another layout, which are written where the
+weights are updated. Prefetched arrays are double-buffered: the buffers swap after each
+step.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from ganglion.compiler.plan.plan import (
 
 
 def split_prefetch(step: StepKernels) -> StepKernels:
-    """Separate kernels that may run beside the step before from the others."""
+    """Move kernels that may run beside the step before into `prefetched`."""
     kernels = step.every
     pieces = [
         Piece(n, part)
@@ -40,24 +41,24 @@ def split_prefetch(step: StepKernels) -> StepKernels:
         for part in _pieces_of(kernel)
     ]
     chosen = _Candidates(pieces, written_by(step.once)).prefetched
-    prefetched = _joined(
+    prefetched = _merged(
         [piece.in_order() for n, piece in enumerate(pieces) if n in chosen]
     )
-    rest = _joined([piece for n, piece in enumerate(pieces) if n not in chosen])
-    copies, names = _before(prefetched, rest)
+    others = _merged([piece for n, piece in enumerate(pieces) if n not in chosen])
+    copies, names = _copies_before(prefetched, others)
     result = replace(
         step,
         prefetched=(*copies, *prefetched),
-        every=tuple(rename_buffers(kernel, names) for kernel in rest),
+        every=tuple(rename_buffers(kernel, names) for kernel in others),
     )
     return result if result.double_buffered else step
 
 
 def keep_prefetched_exact(step: StepKernels) -> StepKernels:
-    """Keep float32 what prefetched kernels make for each other.
+    """Keep arrays that prefetched kernels pass to each other in float32.
 
-    Before a first step, one may go on with what another has in registers, where later
-    it reads what was stored: rounded, that would be something else.
+    Before the first step, a kernel may use a value in a register that it loads later:
+    rounded to bfloat16 in memory, the two would differ.
     """
     halved = {
         b.key for kernel in step.prefetched for b in kernel.writes() if b.dtype == BF16
@@ -75,9 +76,9 @@ def keep_prefetched_exact(step: StepKernels) -> StepKernels:
 
 @dataclass(frozen=True)
 class Piece:
-    """A kernel, or one of its outputs, and the kernel's number.
+    """A kernel, or a single output of it, and the number of that kernel.
 
-    Pieces of a kernel belong together as long as their axes are in the same `order`.
+    Pieces of a kernel can be merged as long as their axes are in the same `order`.
     """
 
     number: int
@@ -85,16 +86,16 @@ class Piece:
     order: tuple[int, ...] = ()
 
     def in_order(self) -> Piece:
-        """Let a copy walk through what it reads, so that it can be fused there."""
+        """Return the piece; a copy iterates in the order of its source, to be fused."""
         if isinstance(self.kernel, Loop) and is_copy(self.kernel):
             return Piece(self.number, *_along_source(self.kernel))
         return self
 
 
 def _along_source(kernel: Loop) -> tuple[Loop, tuple[int, ...]]:
-    """Return a copy whose axes are in the order of what it reads, and forward.
+    """Return a copy with its axes in the order of its source, and their permutation.
 
-    Which axis is where now is returned, too.
+    Axes that the source runs through backwards are reversed.
 
     >>> import numpy as np
     >>> w = Buffer("w", (2, 3), np.dtype("float32"), "state")
@@ -125,15 +126,15 @@ def _along_source(kernel: Loop) -> tuple[Loop, tuple[int, ...]]:
 
 
 def _pieces_of(kernel: Kernel) -> list[Kernel]:
-    """Return a map as one kernel for each of its outputs."""
+    """Return a map as a kernel for each of its outputs; other kernels as they are."""
     if not is_map(kernel):
         return [kernel]
     assert isinstance(kernel, Loop)
     return [replace(kernel, outputs=(output,)) for output in kernel.outputs]
 
 
-def _joined(pieces: Sequence[Piece]) -> list[Kernel]:
-    """Put together again what was one kernel."""
+def _merged(pieces: Sequence[Piece]) -> list[Kernel]:
+    """Return kernels, with the pieces of each merged again."""
     kernels: dict[tuple[int, tuple[int, ...]], Kernel] = {}
     for piece in pieces:
         key, kernel = (piece.number, piece.order), piece.kernel
@@ -145,16 +146,16 @@ def _joined(pieces: Sequence[Piece]) -> list[Kernel]:
 
 
 class _Candidates:
-    """The pieces that may be prefetched: all loops, less those that cannot."""
+    """The pieces that may be prefetched: the greatest fixed point among all loops."""
 
-    def __init__(self, pieces: Sequence[Piece], known: set[BufferKey]) -> None:
-        self._pieces, self._known = pieces, known
+    def __init__(self, pieces: Sequence[Piece], constants: set[BufferKey]) -> None:
+        self._pieces, self._constants = pieces, constants
         self._uses = Uses([piece.kernel for piece in pieces])
         self.prefetched = {
             n for n, piece in enumerate(pieces) if isinstance(piece.kernel, Loop)
         }
-        while wrong := {n for n in self.prefetched if not self._may_prefetch(n)}:
-            self.prefetched -= wrong
+        while excluded := {n for n in self.prefetched if not self._may_prefetch(n)}:
+            self.prefetched -= excluded
 
     def _may_prefetch(self, number: int) -> bool:
         kernel = self._pieces[number].kernel
@@ -165,7 +166,7 @@ class _Candidates:
         )
 
     def _copies_old_state(self, number: int) -> bool:
-        """Return whether a piece only copies state as it is before the step."""
+        """Return whether a piece copies state before the step changes it."""
         piece = self._pieces[number]
         if not isinstance(piece.kernel, Loop) or not is_copy(piece.kernel):
             return False
@@ -196,22 +197,23 @@ class _Candidates:
 
     def _may_read(self, buffer: Buffer) -> bool:
         writers = self._uses.writers[buffer.key]
-        if buffer.kind == "arena" and buffer.key not in self._known and not writers:
+        is_constant = buffer.key in self._constants
+        if buffer.kind == "arena" and not is_constant and not writers:
             return False
         return self.prefetched.issuperset(writers) and not any(
             map(self._copies_old_state, writers)
         )
 
 
-def _before(
-    prefetched: Sequence[Kernel], rest: Sequence[Kernel]
+def _copies_before(
+    prefetched: Sequence[Kernel], others: Sequence[Kernel]
 ) -> tuple[list[Kernel], dict[BufferKey, BufferKey]]:
-    """Copy the state that prefetched kernels change and others read unchanged."""
+    """Copy state that prefetched kernels change, for others that read its old value."""
     changed = {key for key in written_by(prefetched) if key[0] == "state"}
-    wanted = {b.key: b for kernel in rest for b in kernel.reads() if b.key in changed}
+    states = {b.key: b for kernel in others for b in kernel.reads() if b.key in changed}
     copies: list[Kernel] = []
     names: dict[BufferKey, BufferKey] = {}
-    for key, state in wanted.items():
+    for key, state in states.items():
         copy = Buffer(f"{state.name} before", state.shape, state.dtype, "arena")
         steps = row_major(state.shape)
         value = Load(state.dtype, View(state, steps))

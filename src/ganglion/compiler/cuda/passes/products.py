@@ -1,8 +1,8 @@
-"""Products and long sums that a GPU computes better in another way.
+"""Rewrite products and long sums into forms that suit a GPU.
 
-Gradients are read inside of their padded copies; depthwise convolutions and narrow
-products are loops; long sums are split so that they keep a GPU busy; operands are
-stored as bytes, or rounded for tensor cores.
+Products read the interior of padded gradients; depthwise convolutions and narrow
+products become loops; long sums are split to keep a GPU busy; operands are stored as
+bytes, or rounded for tensor cores.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from ganglion.compiler.plan.scan_scatter import PoolBack
 
 @dataclass(frozen=True)
 class _Copy:
-    """Where an array lies in another one: a loop that copied it, and when."""
+    """A loop that copies an array into another one, and its number."""
 
     number: int
     loop: Loop
@@ -70,29 +70,29 @@ class _Copy:
     def strides(self, axes: Sequence[tuple[int, int]]) -> list[int] | None:
         """Return the strides in the copy of axes (size, stride) of the array.
 
-        An axis must stay inside of one of the loop's.
+        None unless every axis runs within a single axis of the copying loop.
         """
-        shape, far = self.loop.shape, self.loop.target.strides
+        shape, targets = self.loop.shape, self.loop.target.strides
         packed = row_major(shape)
-        left = [(size - 1) * step for size, step in zip(shape, packed, strict=True)]
+        reach = [(size - 1) * step for size, step in zip(shape, packed, strict=True)]
         result = []
         for size, stride in axes:
             if size == 1 or stride == 0:
                 result.append(0)
                 continue
             along = next((a for a, step in enumerate(packed) if not stride % step), -1)
-            left[along] -= (size - 1) * stride
-            if stride < 0 or left[along] < 0:
+            reach[along] -= (size - 1) * stride
+            if stride < 0 or reach[along] < 0:
                 return None
-            result.append(stride // packed[along] * far[along])
+            result.append(stride // packed[along] * targets[along])
         return result
 
 
 def read_inside_padding(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Let products read an array inside of its padded copy, where there is one.
+    """Let products read the interior of a padded copy in place of the array itself.
 
-    A gradient is needed twice: with zeros around it, for the gradient of the images,
-    and as it is, for the gradient of the weights. The first holds the second.
+    A convolution's gradient is read padded, for the gradient of the images, and
+    unpadded, for the gradient of the weights: only the padded copy need be stored.
     """
     uses = Uses(kernels)
     copies: dict[BufferKey, _Copy] = {}
@@ -100,10 +100,11 @@ def read_inside_padding(kernels: Sequence[Kernel]) -> list[Kernel]:
         if isinstance(kernel, Loop) and is_copy(kernel):
             assert isinstance(kernel.expr, Load)
             source, target = kernel.expr.view, kernel.target.buffer
-            larger = source.buffer.size < target.size
-            lasts = uses.writers[target.key][-1] == number
-            ours = source.buffer.kind == target.kind == "arena"
-            if larger and lasts and ours and is_flat(source, kernel.shape):
+            is_padded = source.buffer.size < target.size
+            is_last_write = uses.writers[target.key][-1] == number
+            in_arena = source.buffer.kind == target.kind == "arena"
+            is_entire = is_flat(source, kernel.shape)
+            if is_padded and is_last_write and in_arena and is_entire:
                 copies.setdefault(source.buffer.key, _Copy(number, kernel))
     result: list[Kernel] = []
     for number, kernel in enumerate(kernels):
@@ -117,7 +118,7 @@ def read_inside_padding(kernels: Sequence[Kernel]) -> list[Kernel]:
 def _read_from_copy(
     kernel: Contract, side: str, copies: dict[BufferKey, _Copy], uses: Uses, number: int
 ) -> Contract:
-    """Let one side of a product be read from a copy, where that can be."""
+    """Return a product that reads a side from a padded copy, if that is possible."""
     view: View = getattr(kernel, side)
     copy = copies.get(view.buffer.key)
     written = uses.writers[view.buffer.key]
@@ -129,8 +130,8 @@ def _read_from_copy(
     if strides is None:
         return kernel
     target = copy.loop.target
-    there = View(target.buffer, row_major(target.buffer.shape), target.offset)
-    changes: dict[str, Any] = {side: there}
+    interior = View(target.buffer, row_major(target.buffer.shape), target.offset)
+    changes: dict[str, Any] = {side: interior}
     remaining = iter(strides)
     for name in groups:
         changes[name] = tuple(
@@ -140,11 +141,11 @@ def _read_from_copy(
 
 
 def depthwise_as_loops(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
-    """Yield kernels, those that never mix channels as loops over channels.
+    """Yield kernels, with depthwise convolutions as loops over channels.
 
-    Channels that never mix would fill one column of a tile, or one row. They lie side
-    by side in memory: a sum over a small window is written out, and a thread has the
-    sums of many taps of a window, for its gradient, in one run through the images.
+    Each channel would fill only a column or row of a tile. As a loop, adjacent threads
+    have adjacent channels: sums over a small window are unrolled, and for the gradient
+    of the filter, a thread sums several taps in a single pass over the images.
     """
     for kernel in kernels:
         if isinstance(kernel, Loop):
@@ -164,7 +165,7 @@ def depthwise_as_loops(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
 
 
 def _unrolled(kernel: Loop) -> Loop:
-    """Return a sum over a small window as a map, if neighbours lie side by side."""
+    """Return a sum over a small window as a map, if adjacent results load vectors."""
     outer = len(kernel.outer)
     window = kernel.shape[outer:]
     fits = (
@@ -174,7 +175,7 @@ def _unrolled(kernel: Loop) -> Loop:
         and math.prod(kernel.outer) >= TUNING.fewest_depthwise_elements
         and kernel.expr.dtype == kernel.target.buffer.dtype
         and kernel.expr.dtype.kind == "f"
-        and _side_by_side(kernel.expr, outer)
+        and _loads_vectors(kernel.expr, outer)
     )
     if not fits:
         return kernel
@@ -183,8 +184,8 @@ def _unrolled(kernel: Loop) -> Loop:
     return Loop.of(kernel.name, kernel.outer, total, kernel.target)
 
 
-def _side_by_side(expr: Expr, outer: int) -> bool:
-    """Whether an expression loads neighbours, of the last axis that is stored."""
+def _loads_vectors(expr: Expr, outer: int) -> bool:
+    """Return whether adjacent iterations of the last outer axis load vectors."""
     steps = [
         node.view.strides[outer - 1] for node in walk(expr) if isinstance(node, Load)
     ]
@@ -194,7 +195,7 @@ def _side_by_side(expr: Expr, outer: int) -> bool:
 
 
 def _is_depthwise(kernel: Contract) -> bool:
-    """Return whether a product has but a column or few for each of many neighbours."""
+    """Return whether a product has few columns for each of many adjacent channels."""
     columns = math.prod(sizes(kernel.columns))
     return (
         columns <= TUNING.most_depthwise_columns
@@ -208,7 +209,7 @@ def _is_depthwise(kernel: Contract) -> bool:
 
 
 def _sums_of_taps(kernel: Contract) -> Iterator[Kernel]:
-    """Yield loops over channels that add up what is for each place of a window."""
+    """Yield loops over channels that compute the sums of several taps each."""
     outer = [axis for axis in (*kernel.batch, *kernel.columns) if axis.size > 1]
     taps = list(itertools.product(*map(range, sizes(kernel.rows))))
     loops = -(-len(taps) // TUNING.window_sums_per_thread)
@@ -221,15 +222,15 @@ def _sums_of_taps(kernel: Contract) -> Iterator[Kernel]:
 
 
 def _at_tap(kernel: Contract, tap: Sequence[int]) -> Contract:
-    """Return the contraction for one tap."""
-    moved = {}
+    """Return the contraction for a single tap."""
+    views = {}
     for side in ("left", "right", "out"):
         view = getattr(kernel, side)
         steps = [
             getattr(axis, side) * i for axis, i in zip(kernel.rows, tap, strict=True)
         ]
-        moved[side] = replace(view, offset=view.offset + sum(steps))
-    return replace(kernel, rows=(), **moved)
+        views[side] = replace(view, offset=view.offset + sum(steps))
+    return replace(kernel, rows=(), **views)
 
 
 def narrow_as_loop(kernel: Kernel) -> Kernel:
@@ -253,7 +254,7 @@ def narrow_as_loop(kernel: Kernel) -> Kernel:
 
 
 def split_long_contractions(step: StepKernels, spec: GpuSpec) -> StepKernels:
-    """Split long contractions into as many parts as keep a GPU busy, then add those."""
+    """Split long contractions into parts that keep a GPU busy, and add up the parts."""
     every: list[Kernel] = []
     for kernel in step.every:
         parts = 1
@@ -264,7 +265,7 @@ def split_long_contractions(step: StepKernels, spec: GpuSpec) -> StepKernels:
 
 
 def _split_k(kernel: Contract, spec: GpuSpec) -> int:
-    """Return into how many parts to split the sums of a contraction: 1 for none."""
+    """Return the number of parts for split-K: 1 leaves the contraction unsplit."""
     product, room = Product(kernel), spec.half
     short = product.k < TUNING.split_k_length
     if short or product.m * product.n > TUNING.split_k_most_results:
@@ -294,9 +295,9 @@ def _split_contraction(kernel: Kernel, parts: int) -> tuple[SplitContract, Loop]
 
 
 def split_column_sums(step: StepKernels) -> StepKernels:
-    """Split long deferred sums by columns of what maps compute, to fuse them there.
+    """Split long deferred column sums of maps, so that they are fused into the maps.
 
-    Each block of a map adds up its own rows; the blocks' sums are added up after.
+    Each block of a map sums its own rows; another kernel adds up the blocks' sums.
     """
     kernels = step.every
     producers = {
@@ -314,11 +315,11 @@ def split_column_sums(step: StepKernels) -> StepKernels:
 
 
 def _row_parts(kernel: Kernel, producers: dict[BufferKey, Kernel]) -> int:
-    """Return into how many parts of its rows a sum is split."""
+    """Return into how many parts the rows of a column sum are split: 1 for none."""
     if not isinstance(kernel, Loop) or kernel.how != "sum" or kernel.reduced != 1:
         return 1
-    long = math.prod(kernel.shape) >= TUNING.fewest_summed
-    if not long or len(kernel.outer) != 1 or kernel.adds:
+    is_long = math.prod(kernel.shape) >= TUNING.fewest_summed
+    if not is_long or len(kernel.outer) != 1 or kernel.adds:
         return 1
     columns, rows = kernel.shape
     views = [expr.view for expr, _ in kernel.outputs if isinstance(expr, Load)]
@@ -326,18 +327,18 @@ def _row_parts(kernel: Kernel, producers: dict[BufferKey, Kernel]) -> int:
     maps = [view for view in flat if is_map(producers.get(view.buffer.key, kernel))]
     if len(maps) != len(kernel.outputs):
         return 1
-    wanted = max(columns * rows // TUNING.summed_per_block, 1)
-    return math.gcd(rows, 1 << (wanted - 1).bit_length())
+    blocks = max(columns * rows // TUNING.summed_per_block, 1)
+    return math.gcd(rows, 1 << (blocks - 1).bit_length())
 
 
 def _split_rows(kernel: Kernel, parts: int) -> list[Loop]:
-    """Return sums of parts of the rows, of each array, and the sums of those."""
+    """Return partial sums of each array, and the sum of those."""
     assert isinstance(kernel, Loop)
     columns, rows = kernel.shape
-    each = rows // parts
+    part_rows = rows // parts
 
     def strides(old: Shape) -> Shape:
-        return (old[1] * each, *old) if old else old
+        return (old[1] * part_rows, *old) if old else old
 
     partial_sums: list[Loop] = []
     totals: list[tuple[Expr, View]] = []
@@ -345,7 +346,7 @@ def _split_rows(kernel: Kernel, parts: int) -> list[Loop]:
         dtype = computed(target.buffer.dtype)
         name = f"{target.buffer.name} rows"
         partial = Buffer(name, (parts, columns), dtype, "arena")
-        shape, part = (parts, columns, each), rewrite(expr, strides)
+        shape, part = (parts, columns, part_rows), rewrite(expr, strides)
         partial_sums.append(
             Loop.of(kernel.name, shape, part, View.of(partial), 1, "sum")
         )
@@ -355,17 +356,17 @@ def _split_rows(kernel: Kernel, parts: int) -> list[Loop]:
 
 
 # ---- how operands are stored: as bytes -----------------------------------------------
-# Images come as bytes, and what a first layer multiplies is each times a number. As
-# bytes they take a quarter of the memory, and of the time to fetch them. A product
-# multiplies them as they are, which no precision rounds, and scales its sums.
+# Images are given as bytes, which models scale by a number before their first layer.
+# Kept as bytes, they take a quarter of the memory and of the bandwidth. The product
+# multiplies the bytes, which are exact in every precision, and scales its sums.
 
 BYTE, F32 = np.dtype("uint8"), np.dtype("float32")
-CHUNK = 16  # bytes that are copied at once
+CHUNK = 16  # bytes of an asynchronous copy
 
 
 @record(eq=False)
 class Scaled(Buffer):
-    """Bytes, of which each stands for itself times a number."""
+    """Bytes whose values are multiplied by a scale."""
 
     scale: float = 1.0
 
@@ -374,7 +375,7 @@ class Scaled(Buffer):
 
 
 def keep_bytes(step: StepKernels) -> StepKernels:
-    """Keep what only products read as bytes, where it is scaled bytes."""
+    """Keep arrays of scaled bytes as bytes, where only products read them."""
     kernels = step.every
     scaled_by: dict[BufferKey, tuple[Loop, Expr, Scaled]] = {}
     for kernel in kernels:
@@ -400,7 +401,7 @@ def keep_bytes(step: StepKernels) -> StepKernels:
 
 
 def _scaled(kernel: Loop) -> tuple[Expr, Scaled] | None:
-    """Return the bytes that a map scales, and what it stores if it leaves them so."""
+    """Return the bytes that a map scales, and the buffer to store them unscaled."""
     target = kernel.target
     fits = is_map(kernel) and len(kernel.outputs) == 1 and is_flat(target, kernel.outer)
     if not fits or target.buffer.kind != "arena" or target.buffer.dtype != F32:
@@ -425,7 +426,7 @@ def _scaled(kernel: Loop) -> tuple[Expr, Scaled] | None:
 def _is_read_as_bytes(
     key: BufferKey, scaled: Scaled, kernels: Iterable[Kernel]
 ) -> bool:
-    """Whether all that read an array are products that copy it in whole chunks."""
+    """Return whether all readers of an array are products that copy it by chunks."""
     users = [kernel for kernel in kernels if key in read_by([kernel])]
     writers = [kernel for kernel in kernels if key in written_by([kernel])]
     return (
@@ -445,14 +446,14 @@ def _copies_bytes(kernel: Kernel, key: BufferKey, scaled: Scaled) -> bool:
 
 
 # ---- how operands are stored: rounded for tensor cores -------------------------------
-# Weights stay exact, and products read copies of them that are rounded once and not in
-# every tile. In `bf16`, the copies and all other temporary arrays that products read
-# are kept in two bytes, and so are large arrays between layers; loops load and store
-# them as float32. What weights are updated with stays float32.
+# Weights stay exact; products read copies that are rounded once, and not in every tile.
+# In `bf16`, these copies, all other temporary operands of products and large arrays
+# between layers are stored as bfloat16; loops convert them to float32 and back.
+# Gradients of weights stay float32.
 
 
 def round_operands(step: StepKernels, bf16: bool) -> StepKernels:
-    """Return the kernels with operands of products as tensor cores take them."""
+    """Return a step whose products read operands that are rounded for tensor cores."""
     copies, every = _with_copies(step.every, bf16)
     step = replace(step, every=(*copies, *every))
     if not bf16:
@@ -472,7 +473,7 @@ def _operands(kernels: Iterable[Kernel]) -> Iterator[Buffer]:
 
 
 def _large(kernels: Sequence[Kernel]) -> set[BufferKey]:
-    """Return the temporary arrays that are worth keeping in half the bytes."""
+    """Return the temporary arrays that are large enough to be stored as bfloat16."""
     return {
         b.key
         for kernel in kernels
@@ -482,7 +483,7 @@ def _large(kernels: Sequence[Kernel]) -> set[BufferKey]:
 
 
 def _updates(kernels: Sequence[Kernel]) -> set[BufferKey]:
-    """Return what state is computed from, element by element: gradients of weights."""
+    """Return the arrays from which maps compute state: gradients of weights."""
     updates: set[BufferKey] = set()
     for kernel in reversed(kernels):
         written = {(b.key, b.kind) for b in kernel.writes()}
@@ -499,11 +500,11 @@ def _in_bf16(kernel: Kernel, halved: set[BufferKey]) -> Kernel:
 
 
 def _needed_exact(kernel: Kernel) -> Iterator[BufferKey]:
-    """Yield the memory that a kernel needs in its own type."""
+    """Yield the buffers that a kernel must read or write in float32."""
     if isinstance(kernel, Loop):
         exprs = kernel.exprs
         yield from (b.key for node in walk(*exprs) for b in tables_of(node))
-        # A largest element is found again by its value: it must not be rounded alone.
+        # Gradients find a maximum by comparing: neither side may be rounded.
         for node in walk(*exprs):
             if isinstance(node, Apply) and node.op in ("equal", "not_equal"):
                 yield from (buffer.key for buffer in sources(*node.args))
@@ -516,7 +517,7 @@ def _needed_exact(kernel: Kernel) -> Iterator[BufferKey]:
 
 
 def _unaligned(kernel: Kernel) -> Iterator[BufferKey]:
-    """Yield operands of which no two neighbours can be copied at once."""
+    """Yield operands that cannot be copied by pairs of bfloat16."""
     if not isinstance(kernel, Contract):
         return
     halves = _in_bf16(kernel, {b.key for b in kernel.reads()})
@@ -530,9 +531,9 @@ def _unaligned(kernel: Kernel) -> Iterator[BufferKey]:
 def _with_copies(
     kernels: Sequence[Kernel], bf16: bool
 ) -> tuple[list[Loop], list[Kernel]]:
-    """Let products read copies of weights; return what makes them, and all kernels."""
+    """Return loops that copy weights, and the kernels, whose products read copies."""
     written: set[BufferKey] = set()
-    read_after_change: set[BufferKey] = set()  # what products read after it has changed
+    read_after_change: set[BufferKey] = set()  # weights that products read once updated
     for kernel in kernels:
         read_after_change |= written & {b.key for b in _operands([kernel])}
         written |= {b.key for b in kernel.writes()}

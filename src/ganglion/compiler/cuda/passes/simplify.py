@@ -1,4 +1,4 @@
-"""Fewer kernels: nothing is computed twice, and what never changes only once."""
+"""Eliminate common subexpressions, and hoist constants out of the loop over steps."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ganglion.compiler.plan.kernels import (
 )
 from ganglion.compiler.plan.plan import Plan, Uses, expression_key, map_buffers
 
-Output = tuple[int, int]  # a kernel's number, and which of its results
+Output = tuple[int, int]  # the number of a kernel, and of one of its outputs
 
 
 def eliminate_common_subexpressions(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Return kernels that compute no temporary array that another one already is.
+    """Return kernels without those that compute an equal temporary array again.
 
-    Most of them are padded images.
+    Most of these arrays are padded images.
     """
     writers: dict[BufferKey, list[Output]] = defaultdict(list)
     buffers: dict[BufferKey, Buffer] = {}
@@ -34,42 +34,45 @@ def eliminate_common_subexpressions(kernels: Sequence[Kernel]) -> list[Kernel]:
             buffers[buffer.key] = buffer
     first: dict[Any, BufferKey] = {}
     aliases: dict[BufferKey, BufferKey] = {}
-    gone: set[Output] = set()
-    # What is ready first is kept: the others' readers come later.
+    removed: set[Output] = set()
+    # Keep the array that is complete first: readers of the others come later.
     for key, outputs in sorted(writers.items(), key=lambda item: item[1][-1]):
         value = _value_key(kernels, buffers[key], outputs, aliases)
         if value is None:
             continue
-        known = first.setdefault(value, key)
-        pairs = zip(writers[known], outputs, strict=True)
-        if known != key and not any(
+        kept = first.setdefault(value, key)
+        pairs = zip(writers[kept], outputs, strict=True)
+        if kept != key and not any(
             _changed(kernels, writers, start, last) for start, last in pairs
         ):
-            aliases[key] = known
-            gone |= set(outputs)
+            aliases[key] = kept
+            removed |= set(outputs)
 
     def change(buffer: Buffer) -> Buffer:
         if buffer.key not in aliases:
             return buffer
-        known = buffers[aliases[buffer.key]]
-        return replace(buffer, name=known.name, alias_of=known.root)
+        kept = buffers[aliases[buffer.key]]
+        return replace(buffer, name=kept.name, alias_of=kept.root)
 
-    rest = _without(kernels, gone)
-    return [map_buffers(kernel, change) for kernel in rest] if aliases else rest
+    remaining = _without(kernels, removed)
+    return [map_buffers(k, change) for k in remaining] if aliases else remaining
 
 
-def _without(kernels: Sequence[Kernel], gone: set[Output]) -> list[Kernel]:
-    """Return kernels without some of their results."""
-    rest: list[Kernel] = []
+def _without(kernels: Sequence[Kernel], removed: set[Output]) -> list[Kernel]:
+    """Return kernels without some of their outputs."""
+    remaining: list[Kernel] = []
     for number, kernel in enumerate(kernels):
         if isinstance(kernel, Loop):
-            outputs = enumerate(kernel.outputs)
-            left = tuple(output for i, output in outputs if (number, i) not in gone)
-            if left:
-                rest.append(replace(kernel, outputs=left))
+            outputs = tuple(
+                output
+                for i, output in enumerate(kernel.outputs)
+                if (number, i) not in removed
+            )
+            if outputs:
+                remaining.append(replace(kernel, outputs=outputs))
         else:
-            rest.append(kernel)
-    return rest
+            remaining.append(kernel)
+    return remaining
 
 
 def _value_key(
@@ -78,7 +81,7 @@ def _value_key(
     outputs: Sequence[Output],
     aliases: dict[BufferKey, BufferKey],
 ) -> Any:
-    """Return what an array is computed from; None where that is unknown."""
+    """Return a key of the values that an array has; None if it is not only mapped."""
     if buffer.kind != "arena":
         return None
     parts = []
@@ -99,37 +102,43 @@ def _changed(
     start: Output,
     last: Output,
 ) -> bool:
-    """Return whether what a kernel reads has changed since an equal one before it."""
+    """Return whether a kernel's inputs have changed since an equal kernel before it."""
     read = {b.key for b in kernels[last[0]].reads()}
     return any(start[0] < n <= last[0] for key in read for n, _ in writers.get(key, []))
 
 
 def hoist_constants(plan: Plan) -> StepKernels:
-    """Let what never changes be computed once, before the first step."""
+    """Return a step whose constant arrays are computed once, before the first step."""
     kernels = plan.kernels
     uses = Uses(kernels)
     once: list[Kernel] = []
     every: list[Kernel] = []
-    known: set[BufferKey] = set()
+    constant: set[BufferKey] = set()
     for number, kernel in enumerate(kernels):
-        alone = all(len(uses.writers[b.key]) == 1 for b in kernel.writes())
-        if _is_constant(kernel, known) and (alone or _is_fill(kernels, uses, number)):
+        writes = [b.key for b in kernel.writes()]
+        is_only_writer = all(len(uses.writers[key]) == 1 for key in writes)
+        if _is_constant(kernel, constant) and (
+            is_only_writer or _is_fill(kernels, uses, number)
+        ):
             once.append(kernel)
-            if alone:
-                known |= {b.key for b in kernel.writes()}
+            if is_only_writer:
+                constant.update(writes)
         else:
             every.append(kernel)
     return StepKernels(plan, tuple(every), tuple(once))
 
 
-def _is_constant(kernel: Kernel, known: set[BufferKey]) -> bool:
+def _is_constant(kernel: Kernel, constant: set[BufferKey]) -> bool:
     if not is_map(kernel) or any(b.kind != "arena" for b in kernel.writes()):
         return False
-    return all(b.kind == "constant" or b.key in known for b in kernel.reads())
+    return all(b.kind == "constant" or b.key in constant for b in kernel.reads())
 
 
 def _is_fill(kernels: Sequence[Kernel], uses: Uses, number: int) -> bool:
-    """Return whether others write the same elements of a fill in every step."""
+    """Return whether a kernel fills an array that others then partly overwrite.
+
+    They write the same elements in every step, so the others keep their value.
+    """
     kernel = kernels[number]
     assert isinstance(kernel, Loop)
     if len(kernel.outputs) > 1 or not isinstance(kernel.expr, Literal):

@@ -1,8 +1,8 @@
-"""Which loops may be epilogues: the rule that all targets share.
+"""Which loops may be epilogues: the conditions that all targets share.
 
-An epilogue is a loop over the elements that its producer stores, as they lie in memory;
-so it is computed where the producer has the value at hand, and may save the producer's
-store. A target decides whether that pays.
+An epilogue is a loop over the elements that its producer stores, in memory order. It is
+computed while the producer has the value in a register, and may make the producer's
+store unnecessary. A target decides whether that pays.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ganglion.compiler.plan.kernels import (
 
 
 def is_flat(view: View, shape: Shape) -> bool:
-    """Return whether a loop walks through all of a view in the order of memory.
+    """Return whether a loop visits all elements of a view's buffer in memory order.
 
     >>> import numpy as np
     >>> buffer = Buffer("b", (6, 4), np.dtype("float32"), "arena")
@@ -40,23 +40,25 @@ def is_flat(view: View, shape: Shape) -> bool:
     if view.offset or math.prod(shape) != view.buffer.size:
         return False
     return all(
-        size == 1 or have == want
-        for size, have, want in zip(shape, view.strides, row_major(shape), strict=True)
+        size == 1 or stride == expected
+        for size, stride, expected in zip(
+            shape, view.strides, row_major(shape), strict=True
+        )
     )
 
 
 def is_map(kernel: Kernel) -> bool:
-    """Return whether a kernel stores something at every point of a loop."""
+    """Return whether a kernel is a loop that stores a value at each of its points."""
     return isinstance(kernel, Loop) and not kernel.reduced and not kernel.adds
 
 
 def is_copy(kernel: Loop) -> bool:
-    """Return whether all that a loop does is to copy, in another order perhaps."""
+    """Return whether a loop only copies, possibly in another order."""
     return is_map(kernel) and len(kernel.outputs) == 1 and isinstance(kernel.expr, Load)
 
 
 def is_producer(kernel: Kernel) -> bool:
-    """Return whether a kernel computes each element of a whole array once."""
+    """Return whether a kernel computes every element of an array exactly once."""
     if isinstance(kernel, Loop):
         fills = all(is_flat(view, kernel.outer) for _, view in kernel.outputs)
         return fills and not kernel.adds and math.prod(kernel.outer) > 0
@@ -76,10 +78,10 @@ def _fills_output(kernel: Contract) -> bool:
 def can_follow(
     fused: Sequence[Kernel], epilogue: Loop, others: Sequence[Kernel] = ()
 ) -> bool:
-    """Return whether a loop can be computed along with a producer that it reads from.
+    """Return whether a loop can be an epilogue of a producer that it reads from.
 
-    The producer comes first, then the epilogues that it has by now. The results of
-    `others`, which are computed with them, are not at hand element by element.
+    `fused` are the producer and its epilogues so far. `others` are fused with them as
+    well, but their results are not available element by element: column sums.
     """
     every = (*fused, *others)
     return (
@@ -95,9 +97,9 @@ def reads_in_order(
     others: Sequence[Kernel] = (),
     last: int | None = None,
 ) -> bool:
-    """Return whether a loop reads what fused kernels store only in memory order.
+    """Return whether a loop reads the results of fused kernels in memory order only.
 
-    An axis of the loop may be the `last` one there, and not where it stands.
+    With `last`, that axis of the loop counts as its last one.
     """
 
     def moved(axes: Shape) -> Shape:
@@ -137,7 +139,7 @@ def tables_of(expr: Expr) -> list[Buffer]:
 
 
 def _may_overwrite(fused: Sequence[Kernel], epilogue: Loop) -> bool:
-    """Return whether what an epilogue overwrites is read before at its index only."""
+    """Return whether elements that an epilogue overwrites are read in place only."""
     results = {buffer.key for kernel in fused for buffer in kernel.writes()}
     for _, view in epilogue.outputs:
         target = view.buffer.key
@@ -167,14 +169,14 @@ def _reads_in_place(kernel: Kernel, target: BufferKey) -> bool:
     return True
 
 
-# ---- an epilogue, seen from its product ----------------------------------------------
+# ---- an epilogue over the axes of its product ----------------------------------------
 
 
 def along(epilogue: Loop, product: Contract) -> Loop | None:
-    """Return an epilogue as a loop over the axes of a product, None if it cannot be.
+    """Return an epilogue as a loop over the axes of a product, None if impossible.
 
-    It walks through the product's result as that lies in memory, perhaps by other axes:
-    those are cut, or merged where they run through all memory as one.
+    Its own axes visit the same elements in memory order; they are split, or merged
+    where they are contiguous.
     """
     kept = product.kept
     order = sorted(range(len(kept)), key=lambda axis: -kept[axis].out)
@@ -197,12 +199,12 @@ def along(epilogue: Loop, product: Contract) -> Loop | None:
 
 
 class _OtherAxesError(Exception):
-    """Strides along some axes are none along others."""
+    """An array that is affine in some axes is not affine in others."""
 
 
 @lru_cache(maxsize=4096)
 def _recut(strides: Shape, shape: Shape, sizes: Shape) -> Shape:
-    """Return strides along axes of other sizes, which have as many points together.
+    """Return strides along axes of other sizes, with the same number of points.
 
     >>> _recut((1,), (12,), (3, 4)), _recut((0, 0, 1), (2, 3, 4), (6, 4))
     ((4, 1), (0, 1))
@@ -215,9 +217,9 @@ def _recut(strides: Shape, shape: Shape, sizes: Shape) -> Shape:
             continue
         count, step = axes.pop()
         result.append(step)
-        while count < size:  # the axis before goes on where this one ends
-            outer, farther = axes.pop()
-            if farther != step * count:
+        while count < size:  # merge with the next outer axis
+            outer, outer_step = axes.pop()
+            if outer_step != step * count:
                 raise _OtherAxesError
             count *= outer
         if count % size:

@@ -1,4 +1,4 @@
-"""A kernel that runs in Python: a host call of the graph."""
+"""Host calls: kernels that call Python functions, and their lowering."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ganglion.compiler.plan.lowering import Lowering
 
 @record(eq=False)
 class HostCall(Kernel):
-    """Call a function of NumPy on whole arrays; one thread does it."""
+    """Call a function of NumPy arrays, on a single thread."""
 
-    callback: Buffer  # of kind "host": stands for the function
+    callback: Buffer  # of kind "host", which names the function
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
 
@@ -24,7 +24,7 @@ class HostCall(Kernel):
 
     @property
     def cost(self) -> float:
-        return CALL  # nobody knows; threads have nothing to share
+        return CALL  # unknown, and not to be split among threads
 
     def reads(self) -> list[Buffer]:
         return [self.callback, *self.inputs]
@@ -45,7 +45,7 @@ class HostCall(Kernel):
 
 
 def lower_host_call(low: Lowering, node: Node) -> None:
-    """Store the inputs of a host call, and give each of its results a buffer."""
+    """Emit a host call, with its inputs stored and a buffer for each result."""
     inputs = tuple(low.store(value) for value in node.inputs)
     if node.dtype == RECORD:
         outputs = tuple(low.new(*typed) for typed in result_types(node))

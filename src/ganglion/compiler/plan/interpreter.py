@@ -1,4 +1,4 @@
-"""A plan run in NumPy, to separate bugs of the planner from those of emitters."""
+"""An interpreter of plans in NumPy, to tell bugs of passes from bugs of emitters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ganglion.compiler.plan.plan import Plan
 
 
 class PlanInterpreter:
-    """Runs a plan kernel by kernel, as each of them is defined."""
+    """Runs a plan kernel by kernel, by the kernels' definitions."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -23,10 +23,10 @@ class PlanInterpreter:
         state: Mapping[str, np.ndarray],
         steps: int,
     ) -> dict[str, np.ndarray]:
-        """Advance the state in place; return the results of every step."""
+        """Run steps, which update the state in place; return the results of each."""
         results: dict[str, list[np.ndarray]] = {name: [] for name in self.plan.results}
         for _ in range(steps):
-            # What is dead is poisoned, so that reading it shows.
+            # Poison temporary arrays, so that reads before writes show.
             for array in self._temporary.values():
                 array.view(np.uint8)[:] = 0xFF
             named = {name: np.ascontiguousarray(array) for name, array in data.items()}

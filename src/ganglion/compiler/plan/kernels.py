@@ -1,8 +1,8 @@
-"""What a plan consists of: buffers, affine views of them, expressions and kernels.
+"""The parts of a plan: buffers, affine views of them, expressions and kernels.
 
-A kernel says what is computed where, in loops over affine views: what it reads and
-writes, about what it costs, what it touches piece by piece, and what it means, in
-NumPy. How to compute it fast is for the targets.
+A kernel is a loop nest over affine views. It knows what it reads and writes, its
+estimated cost, its footprint unit by unit, and its meaning in NumPy. How to compute it
+fast is up to the targets.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Shape = tuple[int, ...]
 BufferKey = tuple[str, str]  # kind and name
 Move = Callable[[Shape, int], tuple[Shape, int]]  # of strides and an offset
 
-# Costs in nanoseconds of one core, roughly: a factor of ten decides, not one of two.
+# Rough costs in nanoseconds on a single core: decisions depend on factors of ten.
 CALL, MULTIPLY_ADD, BYTE = 20.0, 0.025, 0.1
 ELEMENT, FUNCTION, DRAW, SHUFFLE = 0.04, 0.7, 4.0, 60.0
 FUNCTIONS = {"exp", "log", "tanh", "sigmoid", "erf", "power", "log1p", "expm1"}
@@ -43,10 +43,10 @@ def record(cls: type[T]) -> type[T]: ...
 def record(*, eq: bool) -> Callable[[type[T]], type[T]]: ...
 @dataclass_transform(frozen_default=True)
 def record(cls: Any = None, *, eq: bool = True) -> Any:
-    """Make a class of frozen records, of which a plan has thousands.
+    """Make a class a record that is frozen for type checkers only.
 
-    Only mypy keeps them from being changed: a dataclass that looks after itself takes
-    three times as long to make.
+    A plan has thousands of records, and creating a frozen dataclass takes three times
+    as long.
     """
     as_record = dataclass(eq=eq, unsafe_hash=eq)
     return as_record if cls is None else as_record(cls)
@@ -59,21 +59,21 @@ class Buffer:
     name: str
     shape: Shape
     dtype: np.dtype
-    # "data", "state", "constant", "arena", "result", "window", "host": a function, or
-    # "register": values that a kernel hands to its epilogue, which have no memory
+    # "data", "state", "constant", "arena", "result", "window", "host" (a function) or
+    # "register" (values without memory, from a kernel to its epilogue)
     kind: str
     array: np.ndarray | None = None  # of constants
-    alias_of: Buffer | None = None  # whose memory it is, if not its own
+    alias_of: Buffer | None = None  # the buffer that owns its memory, if another does
     function: HostFunction | None = None  # that a host call runs
 
     @property
     def root(self) -> Buffer:
-        """The buffer whose memory it is: itself, or what it is another shape of."""
+        """The buffer that owns the memory: itself, or the one that it reshapes."""
         return self.alias_of or self
 
     @kept
     def key(self) -> BufferKey:
-        """What names its memory: copies of a buffer, of other types too, share it."""
+        """The identity of its memory, shared by buffers of other shapes and types."""
         return self.kind, self.name
 
     @kept
@@ -106,7 +106,7 @@ def row_major(shape: Shape) -> Shape:
 
 @lru_cache(maxsize=4096)
 def extent(strides: Shape, offset: int, shape: Shape) -> tuple[int, int]:
-    """Return the lowest and the highest element that a loop reaches.
+    """Return the lowest and the highest element that a loop accesses.
 
     >>> extent((4, -1), 3, (2, 4))
     (0, 7)
@@ -119,7 +119,7 @@ def extent(strides: Shape, offset: int, shape: Shape) -> tuple[int, int]:
 
 @record
 class View:
-    """Elements of a buffer at offset + sum(index * stride), a stride per loop axis."""
+    """Elements of a buffer at offset + sum(index * stride), with a stride per axis."""
 
     buffer: Buffer
     strides: Shape
@@ -127,22 +127,22 @@ class View:
 
     @staticmethod
     def of(buffer: Buffer) -> View:
-        """Return the view of all of a buffer by its own axes."""
+        """Return the view of a buffer along its own axes."""
         return View(buffer, row_major(buffer.shape))
 
 
 class Memory:
-    """The arrays of a step, which the meaning of kernels works on."""
+    """The arrays of a step, as the interpreter of kernels sees them."""
 
     def __init__(
         self, named: Mapping[str, np.ndarray], arena: Mapping[Buffer, np.ndarray]
     ) -> None:
         self._named, self._arena = named, arena
-        # Windows of a loop over time, at a step, and what an epilogue goes on with.
+        # Windows of a time loop at a step, and registers that epilogues read.
         self.passing: dict[BufferKey, np.ndarray] = {}
 
     def flat(self, buffer: Buffer) -> np.ndarray:
-        """Return all elements of a buffer, one after the other."""
+        """Return the elements of a buffer as a flat array."""
         if buffer.array is not None:
             return buffer.array.reshape(-1)
         if buffer.kind in ("window", "register"):
@@ -152,7 +152,7 @@ class Memory:
         return self._arena[buffer.root]
 
     def see(self, view: View, shape: Shape) -> np.ndarray:
-        """Return an array whose elements are those of a view."""
+        """Return a view as a NumPy array."""
         flat = self.flat(view.buffer)
         steps = tuple(s * flat.itemsize for s in view.strides)
         return as_strided(flat[view.offset :], shape, steps)
@@ -162,7 +162,7 @@ class Memory:
         return self.flat(buffer).reshape(buffer.shape)
 
     def evaluate(self, exprs: Sequence[Expr], shape: Shape) -> list[np.ndarray]:
-        """Return what expressions are at every point of a loop."""
+        """Return the values of expressions at every point of a loop."""
         known: dict[Expr, np.ndarray] = {}
         for expr in walk(*exprs):
             args = [known[child] for child in expr.children]
@@ -182,16 +182,16 @@ class Expr:
 
     @property
     def children(self) -> tuple[Expr, ...]:
-        """The expressions directly below."""
+        """The operands."""
         return ()
 
     def with_children(self, *children: Expr) -> Expr:
-        """Return it above other expressions, as many as it has children."""
+        """Return the expression with other operands."""
         return self
 
     @property
     def cost(self) -> float:
-        """About how many nanoseconds it takes, without its children."""
+        """Its estimated nanoseconds, without its children."""
         return ELEMENT
 
     def reads(self) -> tuple[Buffer, ...]:
@@ -199,11 +199,11 @@ class Expr:
         return ()
 
     def moved(self, move: Move) -> Expr:
-        """Return it for other axes: strides and offsets are changed."""
+        """Return the expression over other axes, by changing strides and offsets."""
         return self
 
     def evaluate(self, args: list[np.ndarray], shape: Shape, memory: Memory) -> Any:
-        """Return what it means in NumPy, given what its children do."""
+        """Return its value in NumPy, given the values of its children."""
         raise NotImplementedError
 
 
@@ -239,7 +239,7 @@ class Literal(Expr):
 
 @record(eq=False)
 class Index(Expr):
-    """offset + sum(index * stride): a whole number that depends on the point."""
+    """The integer offset + sum(index * stride) at each point of a loop."""
 
     strides: Shape
     offset: int = 0
@@ -261,7 +261,7 @@ def _indices(strides: Shape, offset: int, shape: Shape) -> np.ndarray:
 
 @record(eq=False)
 class Apply(Expr):
-    """A pointwise op of the graph on other expressions."""
+    """A pointwise op of the graph, applied to other expressions."""
 
     op: str
     args: tuple[Expr, ...]
@@ -285,7 +285,7 @@ class Apply(Expr):
 
 @record(eq=False)
 class Indirect(Expr):
-    """An element of a row of a table; the row is chosen by an index."""
+    """A gather: an element of a table's row that an index selects."""
 
     table: Buffer
     row: Expr
@@ -324,7 +324,7 @@ class Indirect(Expr):
 
 @record(eq=False)
 class Uniform(Expr):
-    """A uniform random number of the state's stream, by the element's number."""
+    """A uniform random number from a generator's state, by the element's number."""
 
     state: Buffer
     element: Index
@@ -354,7 +354,7 @@ class Uniform(Expr):
 
 @record(eq=False)
 class Shuffled(Expr):
-    """A position of a random order of the rows."""
+    """The row at a position of a random permutation."""
 
     state: Buffer
     position: Expr
@@ -379,13 +379,13 @@ class Shuffled(Expr):
 
 
 def walk(*exprs: Expr) -> list[Expr]:
-    """Return expressions and all below them, children first, each once."""
+    """Return expressions and their subexpressions in postorder, without duplicates."""
     order: list[Expr] = []
     seen: set[Expr] = set()
     stack: list[Expr | None] = [*reversed(exprs)]
     while stack:
         expr = stack.pop()
-        if expr is None:  # what is below the next one is in the list by now
+        if expr is None:  # the operands of the next expression are in the list
             order.append(stack.pop())  # type: ignore[arg-type]
         elif expr not in seen:
             seen.add(expr)
@@ -403,9 +403,9 @@ def sources(*exprs: Expr) -> list[Buffer]:
 
 
 def mapped(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
-    """Return an expression with all of it changed, from the bottom up.
+    """Return an expression with every node changed, bottom-up.
 
-    What nothing below has changed is given to `change` as it is.
+    `change` gets the original node where none of its operands have changed.
     """
     changed: dict[Expr, Expr] = {}
     for node in walk(expr):
@@ -419,22 +419,22 @@ def mapped(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
 
 
 def moved(expr: Expr, move: Move) -> Expr:
-    """Return an expression for other axes: strides and offsets are changed."""
+    """Return an expression over other axes, by changing all strides and offsets."""
     return mapped(expr, lambda node: node.moved(move))
 
 
 def rewrite(expr: Expr, strides: Callable[[Shape], Shape]) -> Expr:
-    """Return an expression with every list of strides changed."""
+    """Return an expression with all of its strides changed."""
     return moved(expr, lambda old, offset: (strides(old), offset))
 
 
 def chained(op: str, exprs: Sequence[Expr]) -> Expr:
-    """Return what an op makes of the first two, of that and the third, and so on."""
+    """Return the left fold of an op over expressions."""
     return reduce(lambda a, b: Apply(a.dtype, op, (a, b)), exprs)
 
 
 def fixed(expr: Expr, indices: Shape) -> Expr:
-    """Return an expression with its loop's last axes fixed at some indices."""
+    """Return an expression with the last axes of its loop fixed at some indices."""
 
     def fix(strides: Shape, offset: int) -> tuple[Shape, int]:
         outer = len(strides) - len(indices)
@@ -447,16 +447,16 @@ def fixed(expr: Expr, indices: Shape) -> Expr:
 # ---- kernels -----------------------------------------------------------------------
 
 LANES = 16  # of a vector
-MAX_OUTPUTS = 12  # of one loop: more would not stay in registers
-Touched = tuple[View, Shape] | Buffer  # by a view, or any part of it
+MAX_OUTPUTS = 12  # of a loop: more would spill registers
+Touched = tuple[View, Shape] | Buffer  # an affine access, or any part of a buffer
 
 
 @record
 class Footprint:
-    """A kernel as equal units, and the buffers of which each has a part of its own.
+    """A kernel divided into equal units, and the buffers that are divided alike.
 
-    Unit u of n touches nothing of such a buffer but its u-th of n parts. The pieces of
-    the kernel itself may be larger: of `grain` units each, the last of the rest.
+    Of a buffer in `own`, unit u of n touches only the u-th of n equal parts. The kernel
+    may run several units at a time: `grain` of them, except for the last.
     """
 
     units: int
@@ -465,7 +465,7 @@ class Footprint:
 
     @staticmethod
     def of(units: int, touched: Iterable[Touched]) -> Footprint:
-        """Return the footprint of a kernel whose first axis has so many units."""
+        """Return the footprint of a kernel with this many units."""
         own: set[Buffer] = set()
         shared: set[Buffer] = set()
         for access in touched:
@@ -479,7 +479,7 @@ class Footprint:
 
 
 def _has_equal_parts(view: View, shape: Shape) -> bool:
-    """Return whether each index of the first axis has an equal part of the buffer."""
+    """Return whether each index of the first axis touches an equal part of a buffer."""
     step = view.strides[0]
     if step * shape[0] != view.buffer.size:
         return False
@@ -488,7 +488,7 @@ def _has_equal_parts(view: View, shape: Shape) -> bool:
 
 
 def touched_by(exprs: Iterable[Expr], shape: Shape) -> Iterator[Touched]:
-    """Yield what expressions of a loop read, without what is below them."""
+    """Yield what expressions of a loop read themselves, without subexpressions."""
     for expr in exprs:
         if isinstance(expr, Load):
             yield expr.view, shape
@@ -501,7 +501,7 @@ def _leaves(exprs: Iterable[Expr]) -> list[Expr]:
 
 
 def _above_changed(expr: Expr, changed: Mapping[Expr, Expr]) -> Expr:
-    """Return an expression above what has become of those below it."""
+    """Return an expression with its operands replaced by those in `changed`."""
     children = expr.children
     if not children:
         return expr
@@ -511,7 +511,7 @@ def _above_changed(expr: Expr, changed: Mapping[Expr, Expr]) -> Expr:
 
 @record(eq=False)
 class Kernel:
-    """One entry of a plan; `parallel` iterations of it may run at the same time."""
+    """An entry of a plan, with `parallel` pieces that may run at the same time."""
 
     name: str
 
@@ -522,7 +522,7 @@ class Kernel:
 
     @property
     def cost(self) -> float:
-        """About how many nanoseconds it takes on one core."""
+        """Its estimated nanoseconds on a single core."""
         return CALL + BYTE * sum(b.nbytes for b in {*self.reads(), *self.writes()})
 
     def reads(self) -> list[Buffer]:
@@ -535,7 +535,7 @@ class Kernel:
 
     @kept
     def memory_read(self) -> frozenset[Buffer]:
-        """The memory that is read: every pass asks, so it is kept."""
+        """The memory that is read."""
         return frozenset([buffer.root for buffer in self.reads()])
 
     @kept
@@ -544,11 +544,11 @@ class Kernel:
         return frozenset([buffer.root for buffer in self.writes()])
 
     def private(self) -> list[Buffer]:
-        """Return the buffers of which a thread uses the part of its first piece."""
+        """Return scratch buffers of which each thread uses a part of its own."""
         return []
 
     def fault(self) -> str | None:
-        """Return what is wrong with the kernel itself, None if nothing is."""
+        """Return what is wrong with the kernel, None if it is valid."""
         return None
 
     def footprint(self) -> Footprint | None:
@@ -557,15 +557,15 @@ class Kernel:
 
     @kept
     def known_footprint(self) -> Footprint | None:
-        """Its footprint: several passes ask, so it is kept."""
+        """Its footprint, computed once."""
         return self.footprint()
 
     def run(self, memory: Memory) -> None:
-        """Do what it means, in NumPy."""
+        """Run the kernel in NumPy, which defines its meaning."""
         raise NotImplementedError
 
     def describe(self) -> str:
-        """Return its text in a printed plan."""
+        """Return the kernel as text, for a printed plan."""
         reads = ", ".join(repr(buffer) for buffer in self.reads())
         writes = ", ".join(repr(buffer) for buffer in self.writes())
         return f"{self.name}: {writes} from {reads}"
@@ -573,12 +573,12 @@ class Kernel:
 
 @record(eq=False)
 class Loop(Kernel):
-    """For every point of `shape`, compute expressions, reduce and store them.
+    """A loop nest over `shape` that computes expressions, reduces and stores them.
 
-    Each of `outputs` has a view of its own. The last `reduced` axes are reduced by
-    `how` ("sum", "max" or "argmax"); without any, every point is stored. With `adds`,
-    the result is added to what is there (in the order of the loops, so elements may
-    repeat along other than the first axis).
+    The last `reduced` axes are reduced by `how` ("sum", "max" or "argmax"); without
+    them, every point is stored. Each output has its own view. With `adds`, results are
+    added to the elements stored before, in the order of the loop: an element may be
+    updated repeatedly, except along the first axis.
     """
 
     shape: Shape
@@ -603,30 +603,30 @@ class Loop(Kernel):
 
     @property
     def exprs(self) -> list[Expr]:
-        """What is computed, for each output."""
+        """The expression of each output."""
         return [expr for expr, _ in self.outputs]
 
     @property
     def expr(self) -> Expr:
-        """What is computed for the first output."""
+        """The expression of the first output."""
         return self.outputs[0][0]
 
     @property
     def target(self) -> View:
-        """Where the first output is stored."""
+        """The view that stores the first output."""
         return self.outputs[0][1]
 
     @kept
     def every_expr(self) -> tuple[Expr, ...]:
-        """What is computed, and all below it: what `walk` returns, for all passes."""
+        """All expressions and subexpressions, as `walk` returns them."""
         return tuple(walk(*self.exprs))
 
     def with_outputs(self, outputs: tuple[tuple[Expr, View], ...]) -> Loop:
-        """Return a loop over the same points that stores something else."""
+        """Return a loop over the same points with other outputs."""
         return Loop(self.name, self.shape, outputs, self.reduced, self.how, self.adds)
 
     def with_outputs_of(self, other: Loop) -> Loop:
-        """Return a loop that stores what another one does, too; neither is walked."""
+        """Return a loop with the outputs of both, without walking expressions again."""
         loop = self.with_outputs((*self.outputs, *other.outputs))
         known = set(self.every_expr)
         new = [expr for expr in other.every_expr if expr not in known]
@@ -646,9 +646,9 @@ class Loop(Kernel):
         move: Move,
         moved_to: dict[Expr, Expr],
     ) -> Loop:
-        """Return it as a loop over other axes; `move` changes strides and offsets.
+        """Return the loop over other axes; `move` changes strides and offsets.
 
-        What is in `moved_to` by now, of another loop, is moved already.
+        `moved_to` caches moved expressions, which loops may share.
         """
         every = self._changed(lambda expr: expr.moved(move), moved_to)
         exprs = [moved_to[expr] for expr in self.exprs]
@@ -664,7 +664,7 @@ class Loop(Kernel):
     def with_exprs(
         self, change: Callable[[Expr], Expr], changed: dict[Expr, Expr]
     ) -> Loop:
-        """Return it with all expressions changed, but for those that are by now."""
+        """Return the loop with all expressions changed; `changed` caches results."""
         every = self._changed(change, changed)
         outputs = tuple([(changed[expr], view) for expr, view in self.outputs])
         loop = self.with_outputs(outputs)
@@ -674,7 +674,7 @@ class Loop(Kernel):
     def _changed(
         self, change: Callable[[Expr], Expr], changed: dict[Expr, Expr]
     ) -> tuple[Expr, ...]:
-        """Return what becomes of all its expressions, and note it."""
+        """Return all expressions, changed; add them to `changed`."""
         for expr in self.every_expr:
             if expr not in changed:
                 changed[expr] = change(_above_changed(expr, changed))
@@ -700,7 +700,7 @@ class Loop(Kernel):
 
     @kept
     def temporary_bytes(self) -> int:
-        """How much it reads at most of what other kernels have computed."""
+        """An upper bound of the bytes that it reads from other kernels' results."""
         points = math.prod(self.shape)
         temporary = [buffer for buffer in self.memory_read if buffer.kind == "arena"]
         return sum([min(b.nbytes, points * b.dtype.itemsize) for b in temporary])
@@ -710,12 +710,12 @@ class Loop(Kernel):
 
     @kept
     def leaves(self) -> tuple[Expr, ...]:
-        """Those of its expressions that read something, or depend on the point."""
+        """The expressions that read memory, or depend on the loop's indices."""
         return tuple(_leaves(self.every_expr))
 
     @kept
     def _read(self) -> tuple[Buffer, ...]:
-        # Every pass asks, and expressions are long: computed once.
+
         buffers = [buffer for expr in self.leaves for buffer in expr.reads()]
         return (*buffers, self.target.buffer) if self.adds else tuple(buffers)
 
@@ -728,7 +728,7 @@ class Loop(Kernel):
         return readers
 
     def reading(self, memory: Buffer) -> Sequence[Expr]:
-        """Return the expressions that read some memory themselves."""
+        """Return the expressions that read from some memory."""
         return self._readers.get(memory, ())
 
     def writes(self) -> list[Buffer]:
@@ -745,12 +745,12 @@ class Loop(Kernel):
         footprint = self._by_rows
         if len(self.outer) > 1:
             return footprint
-        # The only axis is the one that vectors lie along: units are whole vectors.
+        # The only axis is vectorized: units are complete vectors.
         vectors, rest = divmod(footprint.units, LANES)
         return None if rest else Footprint(vectors, footprint.own)
 
     def by_rows(self) -> Footprint:
-        """Return what each index of the first axis touches."""
+        """Return the footprint with each index of the first axis as a unit."""
         return self._by_rows
 
     @kept
@@ -758,7 +758,7 @@ class Loop(Kernel):
         return Footprint.of(self.shape[0], self.touched())
 
     def touched(self) -> list[Touched]:
-        """Return what it stores and what it reads, as it sees them."""
+        """Return all accesses: what is stored and what is read."""
         stored = [(view, self.outer) for _, view in self.outputs]
         return [*stored, *touched_by(self.leaves, self.shape)]
 
@@ -785,7 +785,7 @@ class Loop(Kernel):
 
 
 def _leaves_memory(views: Iterable[View], shape: Shape) -> str | None:
-    """Return how a view in a loop leaves its buffer, None if none does."""
+    """Return which view is out of bounds in a loop, None if none is."""
     for view in views:
         if len(view.strides) != len(shape):
             return f"has other axes than {view}"
@@ -797,14 +797,14 @@ def _leaves_memory(views: Iterable[View], shape: Shape) -> str | None:
 
 @record
 class NonzeroIndices:
-    """Lists of the inner indices at which a group of rows is not all zero.
+    """Lists of the inner indices at which a group of rows has a nonzero element.
 
     For each index of the batch and each `group` of rows (the last may be smaller), the
-    buffer has `HEAD` numbers, the first of which is how many indices follow; -1 stands
-    for all of them, which `every` lists.
+    buffer has a header of `HEAD` numbers, followed by the indices. The first number is
+    their count, or -1 for all indices, which are then read from `every`.
     """
 
-    HEAD: ClassVar[int] = 16  # so that a list begins where a cache line does
+    HEAD: ClassVar[int] = 16  # numbers, so that indices start at a cache line
 
     buffer: Buffer
     group: int
@@ -813,7 +813,7 @@ class NonzeroIndices:
 
 @record
 class Axis:
-    """One axis of a contraction: its extent and its strides in left, right and out."""
+    """An axis of a contraction: its extent, and its strides in left, right and out."""
 
     size: int
     left: int = 0
@@ -825,18 +825,19 @@ class Axis:
 class Contract(Kernel):
     """out[b, m, n] = sum over k of left[b, m, k] * right[b, k, n].
 
-    Every index may be several axes: each axis has an extent and a stride in the three
-    arrays. The last axis of `columns` is contiguous in `out`; also in `right`, unless
-    that is `packed`: panels of columns are copied there, row by row, before use. With
-    `nonzeros`, left is zero at all other inner indices, and a sum may leave those out.
-    With `bits`, one for each element of left's buffer, those are zero whose bit is not
-    set, and may be left out as well. The `sums` of right's columns over the inner axis
-    are stored, too, where somebody wants them. Meanwhile a target may bring into its
-    cache what is `prefetched`, of which each index of the first axis has an equal part.
-    The operands of one that is `rounded` are multiplied as bfloat16, halves to even.
+    Each index stands for several axes, with an extent and a stride in the three arrays.
+    The last axis of `columns` is contiguous in `out`, and in `right` unless there is a
+    `packed` buffer, into which panels of its columns are copied before use.
 
-    An `epilogue` is a loop over the axes of the result, in their order, that goes on
-    with its elements. If nobody else reads those, `out` is of the kind "register".
+    - With `nonzeros`, left is zero except at the listed inner indices, and with `bits`,
+      a bit per element of left's buffer, except where the bit is set: such products may
+      be skipped.
+    - `sums` stores the sums of right's columns over the inner axis.
+    - `prefetched` are buffers that a target may prefetch into its cache meanwhile, an
+      equal part at each index of the first axis.
+    - Operands of a `rounded` contraction are rounded to bfloat16, halves to even.
+    - The `epilogue` is a loop over the axes of the result, in their order, that reads
+      its elements. If it is their only reader, `out` is of the kind "register".
     """
 
     batch: tuple[Axis, ...]
@@ -848,7 +849,7 @@ class Contract(Kernel):
     out: View
     bits: Buffer | None = None
     nonzeros: NonzeroIndices | None = None
-    packed: Buffer | None = None  # (parts, elements): one of them for each thread
+    packed: Buffer | None = None  # (parts, elements): a part for each thread
     sums: Buffer | None = None
     prefetched: tuple[Buffer, ...] = ()
     rounded: bool = False
@@ -918,14 +919,14 @@ class Contract(Kernel):
             lists = self.nonzeros.buffer
             touched.append((View.of(lists), lists.shape))
         if self.bits:
-            touched.append(self.bits)  # words reach into the next image's
+            touched.append(self.bits)  # words overlap with the next image's bits
         if self.epilogue:
             touched += self.epilogue.touched()
         return Footprint.of(self.batch[0].size, touched)
 
     def run(self, memory: Memory) -> None:
         def operand(view: View, side: str) -> np.ndarray:
-            # Axes an operand does not have stay at size one.
+            # Axes that an operand does not have stay at size one.
             own = tuple(axis.size if getattr(axis, side) else 1 for axis in self.axes)
             return memory.see(_along(view, side, self.axes), own)
 
@@ -956,7 +957,7 @@ class Contract(Kernel):
             self.epilogue.run(memory)
 
     def _listed(self, lists: NonzeroIndices, memory: Memory) -> np.ndarray:
-        """Return which elements of the left operand are at indices of the lists."""
+        """Return a mask of the left operand's elements at listed indices."""
         (rows,), (inner,) = self.rows, self.inner
         *batch, groups, length = lists.buffer.shape
         lines = memory.flat(lists.buffer).reshape(-1, length)

@@ -1,4 +1,4 @@
-"""Lowering of what is copied into a larger array: padding, concatenation, scatters."""
+"""Lowering of copies into larger arrays: padding, concatenation, scatters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ganglion.compiler.plan.scan_scatter import Scatter
 def copy_into(
     low: Lowering, x: Value, target: View, pairs: Pairs, interior: Shape
 ) -> None:
-    """Copy a value into a larger one, after and between what is left free."""
+    """Copy a value into a larger array, behind and between gaps."""
     if x.size == 0:
         return
     strides = tuple(s * (i + 1) for s, i in zip(target.strides, interior, strict=True))
@@ -23,7 +23,7 @@ def copy_into(
 
 
 def fill_border(low: Lowering, target: View, shape: Shape, pairs: Pairs) -> None:
-    """Fill what lies outside of an array, which is `pairs` larger, with zeros."""
+    """Fill the border of a padded array with zeros; its interior has `shape`."""
     dtype = target.buffer.dtype
     inside = [(lo, n) for n, (lo, _) in zip(shape, pairs, strict=True)]
     padded = [(0, lo + n + hi) for n, (lo, hi) in zip(shape, pairs, strict=True)]
@@ -40,7 +40,7 @@ def fill_border(low: Lowering, target: View, shape: Shape, pairs: Pairs) -> None
 
 
 def padded_images(low: Lowering, x: Value, pairs: Pairs, interior: Shape) -> View:
-    """Return images with zeros around (and between) their pixels."""
+    """Return a view of images with zeros around and between their pixels."""
     if not any(lo or hi for lo, hi in pairs) and not any(interior):
         view = low.view(x)
         return view if view.strides[-1] == 1 else View.of(low.store(x))
@@ -74,7 +74,7 @@ def lower_concat(low: Lowering, node: Node) -> None:
 
 
 def lower_scatter_add(low: Lowering, node: Node) -> None:
-    """Clear the rows, then add every update to its row, in order."""
+    """Fill the target with zeros, then add every update to its row, in order."""
     updates, index = node.inputs
     target = low.allocate(node)
     low.emit(Loop.of("fill", node.shape, Literal(node.dtype, 0), View.of(target)))

@@ -1,7 +1,7 @@
-"""Lowering of loops over time: arrays of all steps, and a body that sees one of each.
+"""Lowering of loops over time: the body sees a window of each array of all steps.
 
-A carry has a slot for every step, and one before the first, where somebody reads all of
-them: then nothing is copied. Otherwise two slots take turns.
+If all steps of a carry are read, it has a slot for every step and for its initial
+value, so that nothing is copied. Otherwise it alternates between two slots.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ganglion.compiler.plan.time_loop import TimeLoop, Window
 
 
 def lower_scan(low: Lowering, node: Node) -> None:
-    """Lower a loop: its body by the same rules, for one thread."""
+    """Emit a loop over time, with its body lowered for a single thread."""
     _LoweredScan(low, node).lower()
 
 
@@ -30,23 +30,23 @@ class _LoweredScan:
         self.body: Graph = node.attrs["body"]
         self.carries, self.length = node.attrs["carries"], node.attrs["length"]
         self.reverse: bool = node.attrs["reverse"]
-        alone = replace(
+        one_thread = replace(
             low.target,
             thread_splits=1,
             winograd=False,
             scratch_for=never_packed,
             rounds_products=False,
         )
-        self.inner = Lowering(self.body, set(), alone, low.rules)
+        self.inner = Lowering(self.body, set(), one_thread, low.rules)
         self.windows: list[Window] = []
         self.results: dict[str, Value] = {}  # of each field
         outputs = list(self.body.outputs.items())
         self.stacked = dict(outputs[self.carries :])
-        # Carries of which all steps are asked for, before and behind.
+        # Carries of which all steps are read, before or after a step.
         self.kept = {value: name for name, value in self.stacked.items()}
 
     def lower(self) -> None:
-        """Emit the loop, and note what its fields are."""
+        """Emit the loop, and bind its fields."""
         self._open_inputs()
         for number in range(self.carries):
             self._open_carry(number)
@@ -70,14 +70,14 @@ class _LoweredScan:
                 self._name(field, self.results[field.attrs["name"]])
 
     def _name(self, field: Node, value: Value) -> None:
-        """Note what a field is: a buffer of its own, or some slots of one."""
+        """Bind a field to a buffer, or to some slots of a buffer."""
         if isinstance(value, Input):
             self.low.buffers[field] = self.low.buffers[value]
         else:
             self.low.fields[field] = value
 
     def _open_inputs(self) -> None:
-        """Let the body see what comes from outside."""
+        """Bind the body's inputs to windows, or to arrays that all steps share."""
         self._copied: list[tuple[Value, Buffer]] = []
         inputs = zip(self.body.inputs, self.node.inputs, strict=True)
         last = self.carries + self.node.attrs["stacked"]
@@ -91,7 +91,7 @@ class _LoweredScan:
             self._see(inner, view.buffer, view.offset, view.strides[0])
 
     def _see(self, value: Value, stacked: Buffer, offset: int, stride: int) -> Buffer:
-        """Let the body see one slice of an array at each step."""
+        """Bind a value of the body to a slice of an array at each step."""
         if self.reverse:
             offset, stride = offset + stride * (self.length - 1), -stride
         return self._window(value, stacked, offset, stride)
@@ -108,7 +108,7 @@ class _LoweredScan:
         return buffer
 
     def _open_carry(self, number: int) -> None:
-        """Give a carry its slots, and put what it begins with into the first."""
+        """Allocate the slots of a carry, and store its initial value in the first."""
         old, name = self.body.inputs[number], carry_name(number)
         new, size = self.body.outputs[name], old.size
         all_steps = old in self.kept or new in self.kept
@@ -128,7 +128,7 @@ class _LoweredScan:
         self._send(new, target)
         value = Input(ring.name, ring.shape, ring.dtype)
         self.low.buffers[value] = ring
-        behind = 0 if self.reverse else 1  # the slots of what a step leaves
+        behind = 0 if self.reverse else 1  # the first slot of a step's new values
         end = (0 if self.reverse else self.length) if all_steps else self.length % 2
         self.results[name] = reshape(_slots(value, end, 1), shape=old.shape)
         if old in self.kept:
@@ -137,7 +137,7 @@ class _LoweredScan:
             self.results[self.kept[new]] = _slots(value, behind, self.length)
 
     def _send(self, value: Value, target: Buffer) -> None:
-        """Have a value stored in a window: at once, or by a copy at the end."""
+        """Store a value in a window: directly, or by a copy at the end."""
         computed = isinstance(value, Node) and value.op.name not in ("reshape", "field")
         if computed and value not in self.inner.destinations:
             self.inner.destinations[value] = target

@@ -1,10 +1,9 @@
-"""Strides of convolutions: the phases of an axis.
+"""Strided convolutions, split into phases along each axis.
 
-With stride s, every s-th pixel meets the same taps of a kernel, and of those every s-th
-one. So each phase of the pixels has a convolution of its own, without strides.
-Transposed, the pixels are the outputs, and each phase of them is a convolution of the
-inputs as they lie; with zeros between them there would be s times the products along
-the axis.
+With stride s, pixels s apart meet the same taps of a kernel, which are also s apart. So
+each of the s phases of the pixels is a convolution without strides. For a transposed
+convolution, the pixels are the outputs, and each phase of them is a convolution of the
+inputs: zeros inserted between inputs would multiply the work along the axis by s.
 """
 
 from __future__ import annotations
@@ -18,38 +17,39 @@ class Phase:
 
     stride: int
     first: int
-    taps: int
-    begin: int  # its first pixel, in whole strides from the padded edge
-    count: int  # of its pixels
-    offset: int  # its first pixel, as the axis counts them
+    taps: int  # how many
+    begin: int  # its first pixel, in strides from the padded edge
+    count: int  # of pixels
+    offset: int  # the index of its first pixel along the axis
 
     @property
     def before(self) -> int:
-        """The input that a transposed convolution needs first, before 0 if padding."""
+        """The first input of a transposed convolution, negative if that is padding."""
         return self.begin - (self.taps - 1)
 
     @property
     def after(self) -> int:
-        """The input behind the last one that a transposed convolution needs."""
+        """The end of the inputs that a transposed convolution reads."""
         return self.begin + self.count
 
     @property
     def last(self) -> int:
-        """The last of its taps, which is the first of a flipped kernel."""
+        """The last of its taps: the first of a flipped kernel."""
         return self.first + self.stride * (self.taps - 1)
 
 
 def phases(stride: int, edge: int, taps: int, pixels: int) -> list[Phase]:
-    """Return the phases of an axis that have pixels; `edge` zeros stand before it.
+    """Return the nonempty phases of an axis with `edge` zeros of padding before it.
 
     >>> [(p.taps, p.offset, p.begin, p.count) for p in phases(2, 1, 3, 8)]
     [(2, 1, 1, 4), (1, 0, 0, 4)]
     """
-    every = []
+    result = []
     for first in range(stride):
         begin = -(-(edge - first) // stride)
         count = (pixels - 1 + edge - first) // stride - begin + 1
-        own = max(-(-(taps - first) // stride), 0)
+        phase_taps = max(-(-(taps - first) // stride), 0)
         offset = stride * begin + first - edge
-        every.append(Phase(stride, first, own, begin, count, offset))
-    return [phase for phase in every if phase.count > 0]
+        if count > 0:
+            result.append(Phase(stride, first, phase_taps, begin, count, offset))
+    return result

@@ -1,4 +1,4 @@
-"""A plan: kernels in order, what must hold of them, their buffers and memory."""
+"""Plans: kernels in order, their buffers, the verifier, and memory allocation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Plan:
     results: dict[str, Buffer]
 
     def temporary_arrays(self) -> dict[Buffer, np.ndarray]:
-        """Return memory for what is computed within a step: flat arrays."""
+        """Return flat arrays for all temporary buffers."""
         touched = {b.root for kernel in self.kernels for b in kernel.writes()}
         return {b: np.zeros(b.size, b.dtype) for b in touched if b.kind == "arena"}
 
@@ -34,15 +34,15 @@ class Plan:
         return show(self)
 
 
-# ---- what must hold of every plan ----------------------------------------------------
+# ---- the verifier --------------------------------------------------------------------
 
 
 class PlanError(Exception):
-    """A plan that breaks its own rules: a bug in Ganglion, not in the model."""
+    """A plan is malformed: a bug in Ganglion, not in the model."""
 
 
 def verify(plan: Plan) -> Plan:
-    """Return the plan if it is well formed, else raise `PlanError`."""
+    """Return the plan if it is well-formed, else raise `PlanError`."""
     written: set[Buffer] = set()
     for number, kernel in enumerate(plan.kernels):
         for root in kernel.memory_read - written:
@@ -58,7 +58,7 @@ def verify(plan: Plan) -> Plan:
     return plan
 
 
-# ---- who reads and writes what; kernels with other buffers ---------------------------
+# ---- uses of buffers, and kernels with other buffers ---------------------------------
 
 Change = Callable[[Buffer], Buffer]
 
@@ -73,14 +73,14 @@ class Uses:
             self.add(number, kernel)
 
     def add(self, number: int, kernel: Kernel) -> None:
-        """Count in a kernel of this number."""
+        """Add the uses of a kernel with this number."""
         for key in {b.key for b in kernel.memory_read}:
             insort(self.readers[key], number)
         for key in {b.key for b in kernel.memory_written}:
             insort(self.writers[key], number)
 
     def remove(self, number: int, kernel: Kernel) -> None:
-        """Count out a kernel of this number."""
+        """Remove the uses of a kernel with this number."""
         for key in {b.key for b in kernel.memory_read}:
             self.readers[key].remove(number)
         for key in {b.key for b in kernel.memory_written}:
@@ -88,17 +88,17 @@ class Uses:
 
 
 def read_by(kernels: Iterable[Kernel]) -> set[BufferKey]:
-    """Return what kernels read."""
+    """Return the memory that kernels read."""
     return {b.key for kernel in kernels for b in kernel.reads()}
 
 
 def written_by(kernels: Iterable[Kernel]) -> set[BufferKey]:
-    """Return what kernels write."""
+    """Return the memory that kernels write."""
     return {b.key for kernel in kernels for b in kernel.writes()}
 
 
 def rename_buffers(kernel: Kernel, names: Mapping[BufferKey, BufferKey]) -> Kernel:
-    """Return a kernel with other memory in place of some."""
+    """Return a kernel with some buffers renamed."""
     if not any(b.key in names for b in (*kernel.reads(), *kernel.writes())):
         return kernel
 
@@ -117,26 +117,26 @@ def map_buffers(kernel: Kernel, change: Change) -> Kernel:
     return result
 
 
-def _mapped(value: Any, change: Change, known: dict[int, Any]) -> Any:
+def _mapped(value: Any, change: Change, memo: dict[int, Any]) -> Any:
     if isinstance(value, Buffer):
         return change(value)
     if isinstance(value, tuple):
-        return tuple(_mapped(item, change, known) for item in value)
+        return tuple(_mapped(item, change, memo) for item in value)
     if not is_dataclass(value) or isinstance(value, (type, np.dtype)):
         return value
-    if id(value) not in known:
-        if isinstance(value, Expr):  # long chains would be too deep to recurse into
+    if id(value) not in memo:
+        if isinstance(value, Expr):  # may be too deep for recursion
             for expr in walk(value):
-                if expr is not value and id(expr) not in known:
-                    known[id(expr)] = _with_mapped_fields(expr, change, known)
-        known[id(value)] = _with_mapped_fields(value, change, known)
-    return known[id(value)]
+                if expr is not value and id(expr) not in memo:
+                    memo[id(expr)] = _with_mapped_fields(expr, change, memo)
+        memo[id(value)] = _with_mapped_fields(value, change, memo)
+    return memo[id(value)]
 
 
-def _with_mapped_fields(value: Any, change: Change, known: dict[int, Any]) -> Any:
+def _with_mapped_fields(value: Any, change: Change, memo: dict[int, Any]) -> Any:
     old = {field.name: getattr(value, field.name) for field in fields(value)}
     new = {
-        name: _mapped(field_value, change, known) for name, field_value in old.items()
+        name: _mapped(field_value, change, memo) for name, field_value in old.items()
     }
     changed = any(new[name] is not field_value for name, field_value in old.items())
     return replace(value, **new) if changed else value
@@ -145,9 +145,9 @@ def _with_mapped_fields(value: Any, change: Change, known: dict[int, Any]) -> An
 def expression_key(
     expr: Expr, aliases: Mapping[BufferKey, BufferKey] | None = None
 ) -> str:
-    """Return a text that equal expressions share; shared parts are written once.
+    """Return a canonical text of an expression, linear in the size of its graph.
 
-    Arrays that `aliases` names are written as what they are aliases of.
+    Buffers in `aliases` are written as the buffers that they are aliases of.
     """
     aliases = aliases or {}
     numbers: dict[int, int] = {}
@@ -175,7 +175,7 @@ def _word(
     return repr(value)
 
 
-# ---- memory that is shared by what does not live together ----------------------------
+# ---- memory allocation by lifetimes --------------------------------------------------
 
 T = TypeVar("T", bound=Hashable)
 
@@ -183,9 +183,9 @@ T = TypeVar("T", bound=Hashable)
 def packed(
     lives: Mapping[T, tuple[int, int]], sizes: Mapping[T, int]
 ) -> tuple[dict[T, int], int]:
-    """Return where things go that share memory when they do not live together.
+    """Return offsets for items with these lifetimes and sizes, and the total size.
 
-    The largest come first; the second result is how much memory that takes.
+    Items whose lifetimes do not overlap may share memory. The largest are placed first.
 
     >>> packed({"a": (0, 1), "b": (1, 2), "c": (2, 3)}, {"a": 8, "b": 4, "c": 8})
     ({'a': 0, 'c': 0, 'b': 8}, 12)
@@ -197,19 +197,19 @@ def packed(
     return offsets, taken.end
 
 
-MANY_ARRAYS = 1000  # that NumPy looks through faster than Python
+MANY_ARRAYS = 1000  # from which on NumPy searches faster than Python
 
 
 class _Taken:
-    """Stretches that are taken, each for a time, in the order of their offsets."""
+    """Allocated ranges with their lifetimes, sorted by offset."""
 
     def __init__(self) -> None:
-        # Each with its offset, its end, and when it is taken first and last.
+        # Of each range: offset, end, first and last time.
         self._taken: list[tuple[int, int, int, int]] = []
         self.end = 0
 
     def add(self, life: tuple[int, int], size: int) -> int:
-        """Take the lowest stretch that is free all the time; return its offset."""
+        """Allocate the lowest range that is free throughout; return its offset."""
         begin, end = life
         at = 0
         for start, stop, first, last in self._taken:
@@ -223,18 +223,18 @@ class _Taken:
 
 
 class _ManyTaken(_Taken):
-    """The same for a deep network, which keeps thousands of arrays at once."""
+    """The same in NumPy, for networks with thousands of live arrays."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, capacity: int) -> None:
         super().__init__()
         # Rows: offset, end, first and last time.
-        self._rows = np.empty((4, most), np.int64)
+        self._rows = np.empty((4, capacity), np.int64)
         self._count = 0
 
     def add(self, life: tuple[int, int], size: int) -> int:
         starts, ends, first, last = self._rows[:, : self._count]
-        beside = (first <= life[1]) & (life[0] <= last)
-        at = _first_gap(starts[beside], ends[beside], size)
+        overlaps = (first <= life[1]) & (life[0] <= last)
+        at = _first_gap(starts[overlaps], ends[overlaps], size)
         where = int(np.searchsorted(starts, at))
         self._rows[:, where + 1 : self._count + 1] = self._rows[:, where : self._count]
         self._rows[:, where] = at, at + size, *life
@@ -244,12 +244,12 @@ class _ManyTaken(_Taken):
 
 
 def _first_gap(starts: np.ndarray, ends: np.ndarray, size: int) -> int:
-    """Return the lowest offset from which on so much is free; starts are in order."""
+    """Return the lowest offset with so much free space; `starts` are sorted."""
     free = np.maximum.accumulate(np.concatenate(([0], ends)))
     fits = np.flatnonzero(starts - free[:-1] >= size)
     return int(free[fits[0]] if len(fits) else free[-1])
 
 
 def rounded(size: int, unit: int) -> int:
-    """Return a size in whole units, at least one."""
+    """Return a size rounded up to a multiple of a unit, at least one unit."""
     return -(-max(size, 1) // unit) * unit

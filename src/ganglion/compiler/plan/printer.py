@@ -1,4 +1,4 @@
-"""A plan as text: one line a kernel, with what it reads, computes and writes."""
+"""Print plans: a line per kernel, with what it reads, computes and writes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def show(
     before: Sequence[str] = (),
     after: Sequence[str] = (),
 ) -> str:
-    """Return the text of a plan, with what a target has to say of each kernel."""
+    """Return a plan as text; targets add texts before and after each kernel."""
     lines = [f"plan {plan.name}  {len(plan.kernels)} kernels{title}"]
     empty = [""] * len(plan.kernels)
     columns = (plan.kernels, before or empty, after or empty)
@@ -41,7 +41,7 @@ def show(
 
 
 def kernel_text(kernel: Kernel) -> str:
-    """Return the text of a kernel; what does not fit into its line is in more lines."""
+    """Return a kernel as text, with further outputs and named values on more lines."""
     if isinstance(kernel, Contract) and kernel.epilogue:
         _, _, epilogue = kernel_text(kernel.epilogue).partition(": ")
         return f"{kernel.describe()}\n      then: {epilogue}"
@@ -61,11 +61,11 @@ def _view(view: View) -> str:
 
 
 class _Texts:
-    """Expressions as text; what they have in common is given a name, and said once."""
+    """Expressions as text; common subexpressions are named and written once."""
 
     def __init__(self, exprs: Sequence[Expr]) -> None:
-        self._alike: dict[tuple[object, ...], int] = {}  # by what an expression says
-        self._number: dict[int, int] = {}  # of each expression: equal ones have one
+        self._numbers: dict[tuple[object, ...], int] = {}  # by structure
+        self._number: dict[int, int] = {}  # by `id`: equal expressions share a number
         self._text: dict[int, str] = {}
         self.named: list[str] = []
         every = list(walk(*exprs))
@@ -73,9 +73,9 @@ class _Texts:
         for expr in every:
             below = tuple(self._number[id(child)] for child in expr.children)
             key = (*_own(expr), *below)
-            new = key not in self._alike
-            number = self._number[id(expr)] = self._alike.setdefault(
-                key, len(self._alike)
+            new = key not in self._numbers
+            number = self._number[id(expr)] = self._numbers.setdefault(
+                key, len(self._numbers)
             )
             if new:
                 used.update(below)
@@ -113,7 +113,7 @@ def _own(expr: Expr) -> Iterator[str]:
 
 
 def _head(expr: Expr) -> str:
-    """Return an expression as text, with ... for those below it."""
+    """Return an expression as text, with "..." for its operands."""
     if isinstance(expr, Load):
         return _view(expr.view)
     if isinstance(expr, Literal):

@@ -1,4 +1,4 @@
-"""How ops become kernels: the table of all that are more than a value's elements."""
+"""Lowering rules: the table of all ops that are lowered to kernels of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lowering of convolutions, of their gradients, and of those to a kernel."""
+"""Lowering of convolutions, and of their gradients to images and kernels."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ganglion.compiler.plan.phases import Phase, phases
 
 
 def lower_conv(low: Lowering, node: Node) -> None:
-    """Convolve: by Winograd's method where that is worth it, else directly."""
+    """Emit a convolution: by Winograd's method where that pays, else directly."""
     x, w = node.inputs
     attrs = node.attrs
     kernel = View.of(low.store(w))
@@ -43,13 +43,14 @@ def lower_conv(low: Lowering, node: Node) -> None:
     _emit_conv(low, "conv", images, kernel, w.shape, target, node.shape, attrs)
 
 
-FEW_CHANNELS = 4  # out of a convolution: fewer than half a vector
-MANY_CHANNELS = 16  # into it, for a product to be worth while
-FEWEST_COLUMNS = 9  # of taps and channels
+# When a convolution becomes a product whose columns are its taps
+FEW_CHANNELS = 4  # of its outputs, which leave most of a vector empty
+MANY_CHANNELS = 16  # of its inputs, which make the product worthwhile
+FEWEST_COLUMNS = 9  # taps times output channels
 
 
 def _has_few_channels(kernel: Shape, attrs: Mapping[str, Any]) -> bool:
-    """Return whether a convolution leaves vectors of channels mostly empty."""
+    """Return whether a convolution would leave vectors of channels mostly empty."""
     *taps, into, out = kernel
     return (
         attrs["groups"] == max(attrs["strides"]) == 1
@@ -61,13 +62,13 @@ def _has_few_channels(kernel: Shape, attrs: Mapping[str, Any]) -> bool:
 
 
 def _within_reach(taps: Sequence[int], attrs: Mapping[str, Any]) -> bool:
-    """Return whether every window has a pixel: no padding is wider than the kernel."""
+    """Return whether every window has a pixel: padding is narrower than the kernel."""
     reach = [(k - 1) * d for k, d in zip(taps, attrs["dilation"], strict=True)]
     return all(max(pair) <= n for pair, n in zip(attrs["pairs"], reach, strict=True))
 
 
 def _conv_by_taps(low: Lowering, node: Node, kernel: View) -> None:
-    """Multiply every pixel by all taps at once, then add up what belongs together."""
+    """Emit the product of all pixels and taps, then the sum of each window's taps."""
     x, w = node.inputs
     *taps, _, out = w.shape
     pairs, dilation = node.attrs["pairs"], node.attrs["dilation"]
@@ -85,9 +86,9 @@ def _conv_by_taps(low: Lowering, node: Node, kernel: View) -> None:
 def _products_of_taps(
     low: Lowering, node: Node, x: Value, kernel: View, order: Shape, pairs: Pairs
 ) -> View:
-    """Return the products of all pixels and taps, with zeros around the pixels.
+    """Return the products of all pixels and taps, padded with zeros.
 
-    The order of a kernel's axes begins with the channels of the pixels.
+    `order` is an order of the kernel's axes that begins with the pixels' channels.
     """
     w = node.inputs[1]
     channels, columns = x.shape[-1], w.size // x.shape[-1]
@@ -164,9 +165,9 @@ def _emit_windows(
     out: View,
     sizes: tuple[int, int, int, int],
 ) -> None:
-    """Multiply windows of images by a kernel.
+    """Emit the contraction of windows of images with a kernel.
 
-    The sizes are images, channels that a group has, channels of the result, groups.
+    The sizes are: images, input channels of a group, output channels, groups.
     """
     count, per_in, filters, groups = sizes
     per_out = filters // groups
@@ -182,7 +183,7 @@ def _emit_windows(
 
 
 def _pixels_side_by_side(low: Lowering, images: View) -> View:
-    """Copy images so that the pixels of a line lie side by side, not channels."""
+    """Copy images so that the pixels of a row are adjacent, and not the channels."""
     shape = images.buffer.shape
     if len(shape) != len(images.strides) or images.strides != row_major(shape):
         return images
@@ -201,7 +202,7 @@ def _emit_depthwise(
     out: View,
     per_out: int,
 ) -> None:
-    """Channels never mix: one loop over channels, the taps reduced inside."""
+    """Emit a depthwise convolution: a loop over channels that reduces the taps."""
     groups = out.buffer.shape[-1] // per_out
     channel = (Axis(groups, 1, per_out, per_out), Axis(per_out, 0, 1, 1))
     outer = (*batch, *rows, *channel)
@@ -218,7 +219,7 @@ def _emit_depthwise(
 
 
 def lower_conv_transpose(low: Lowering, node: Node) -> None:
-    """Convolve the spread gradient with the flipped kernel."""
+    """Emit a transposed convolution, by the method that suits its shape."""
     dy, w = node.inputs
     attrs = node.attrs
     groups, kernel, dilation = attrs["groups"], w.shape[:-2], attrs["dilation"]
@@ -264,7 +265,7 @@ def _phases(node: Node) -> list[list[Phase]]:
 
 
 def _spreads_to_few_channels(kernel: Shape, attrs: Mapping[str, Any]) -> bool:
-    """Return whether a transposed convolution leaves vectors mostly empty."""
+    """Return whether a transposed convolution would leave vectors mostly empty."""
     *taps, out, into = kernel
     return (
         attrs["groups"] == 1
@@ -276,7 +277,7 @@ def _spreads_to_few_channels(kernel: Shape, attrs: Mapping[str, Any]) -> bool:
 
 
 def _conv_transpose_by_taps(low: Lowering, node: Node) -> None:
-    """Multiply every pixel by all taps at once; each phase adds up its own."""
+    """Emit the product of all pixels and taps, then the sums of each phase's taps."""
     dy, w = node.inputs
     every, taps = _phases(node), w.shape[:-2]
     pairs = tuple(
@@ -316,7 +317,7 @@ def _conv_transpose_by_taps(low: Lowering, node: Node) -> None:
 def _conv_transpose_by_phase(
     low: Lowering, node: Node, kernel: View, shape: Shape
 ) -> None:
-    """Convolve once for each phase of the outputs, by the method that suits it."""
+    """Emit a convolution for each phase of the outputs, by the method that suits it."""
     dy, every = node.inputs[0], _phases(node)
     out = View.of(low.allocate(node))
     if any(not phase.taps for own in every for phase in own):  # they stay zero
@@ -359,7 +360,7 @@ def _conv_transpose_by_phase(
 
 
 def _transposed_kernel(low: Lowering, w: Value, groups: int) -> tuple[View, Shape]:
-    """Flip a kernel's taps and exchange its channels, within each group."""
+    """Return a kernel with its taps flipped and its channels swapped in each group."""
     view = View.of(low.store(w))
     taps = len(w.shape) - 2
     per_in, per_out = w.shape[-2], w.shape[-1] // groups
@@ -381,7 +382,7 @@ def _transposed_kernel(low: Lowering, w: Value, groups: int) -> tuple[View, Shap
 
 
 def _conv_transpose_by_adding(low: Lowering, node: Node) -> None:
-    """Add every product where it belongs: for padding wider than the kernel."""
+    """Emit a loop that adds each product to its output: for very wide padding."""
     dy, w = node.inputs
     attrs, groups = node.attrs, node.attrs["groups"]
     spans = zip(node.shape[1:-1], attrs["pairs"], strict=True)
@@ -427,7 +428,7 @@ def _parts_of_sum(low: Lowering, node: Node) -> int:
 
 
 def lower_conv_kernel(low: Lowering, node: Node) -> None:
-    """Compute a kernel's gradient: split along the batch, then added up."""
+    """Emit a kernel's gradient: partial sums of slices of the batch, and their sum."""
     x, dy = node.inputs
     attrs, groups = node.attrs, node.attrs["groups"]
     if lower_winograd.chosen(low, node, node.shape[:-2], x.shape, dy.shape):
@@ -485,7 +486,7 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
 
 
 def _conv_kernel_by_taps(low: Lowering, node: Node) -> None:
-    """Multiply the gradients that taps meet by images, whose channels are columns."""
+    """Emit a kernel's gradient as a product whose columns are the images' channels."""
     x, dy = node.inputs
     *taps, channels, out = node.shape
     dilation, spatial = node.attrs["dilation"], range(len(node.shape) - 2)
@@ -527,7 +528,7 @@ def _conv_kernel_by_taps(low: Lowering, node: Node) -> None:
     low.emit(Loop.of("sum", (*node.shape, parts), total, target, 1, "sum"))
 
 
-MOST_TAPS = 12  # that are added up together: as many vectors of sums stay in registers
+MOST_TAPS = 12  # summed in a single loop: as many vectors of sums fit into registers
 
 
 def _emit_depthwise_kernel(
@@ -539,7 +540,7 @@ def _emit_depthwise_kernel(
     taps: tuple[Axis, ...],
     target: Buffer,
 ) -> None:
-    """Channels never mix: in one walk over pixels, each gradient meets several taps."""
+    """Emit a depthwise kernel's gradient: each pass over the pixels sums some taps."""
     axes, dtype = (*outer, *inner), target.dtype
     shape = tuple(axis.size for axis in axes)
     strides = tuple(axis.left for axis in axes)

@@ -30,7 +30,7 @@ from ganglion.compiler.plan.lowering import AffineIndex, Lowering, Pairs
 from ganglion.compiler.plan.scan_scatter import PoolBack
 
 BOOL = np.dtype("bool")
-FEW_TAPS = 4  # of a window whose elements are loaded side by side, not in a loop
+FEW_TAPS = 4  # of a window that is unrolled
 
 
 def _windows(
@@ -47,9 +47,9 @@ def _windows(
 def _element(
     low: Lowering, x: Value, shape: Shape, attrs: Mapping[str, Any], lowest: float
 ) -> Expr:
-    """Return an element of a window in a loop over (windows, window).
+    """Return an element of a window, in a loop over (windows, window).
 
-    What is cheap is computed here, where each element is in one window at most.
+    Where windows do not overlap, a lazy value is inlined here.
     """
     window, strides = attrs["window"], attrs["strides"]
     padded = any(lo or hi for lo, hi in attrs["pairs"])
@@ -81,7 +81,7 @@ def _surrounded(low: Lowering, x: Value, pairs: Pairs, value: float) -> View:
 
 
 def lower_pool(low: Lowering, node: Node) -> None:
-    """Reduce every window."""
+    """Emit a reduction of every window."""
     is_max = node.op.name == "max_pool"
     (x,) = node.inputs
     lowest = -math.inf if is_max else 0.0
@@ -90,16 +90,16 @@ def lower_pool(low: Lowering, node: Node) -> None:
     window = node.attrs["window"]
     if low.target.pools_by_window and math.prod(window) <= FEW_TAPS:
         taps = [fixed(expr, tap) for tap in np.ndindex(*window)]
-        every = _largest(taps) if is_max else chained("add", taps)
-        low.emit(Loop.of(node.op.name, node.shape, every, View.of(target)))
+        reduced = _largest(taps) if is_max else chained("add", taps)
+        low.emit(Loop.of(node.op.name, node.shape, reduced, View.of(target)))
         return
     shape = (*node.shape, *window)
-    how, reduced = "max" if is_max else "sum", len(window)
-    low.emit(Loop.of(node.op.name, shape, expr, View.of(target), reduced, how))
+    how = "max" if is_max else "sum"
+    low.emit(Loop.of(node.op.name, shape, expr, View.of(target), len(window), how))
 
 
 def _largest(exprs: list[Expr]) -> Expr:
-    """Return the largest; what a ReLU makes of each, it makes of the largest, too."""
+    """Return the maximum; ReLUs of all operands become a single ReLU of it."""
     limits = {_limit(expr) for expr in exprs}
     if len(limits) > 1 or None in limits:
         return chained("maximum", exprs)
@@ -109,7 +109,7 @@ def _largest(exprs: list[Expr]) -> Expr:
 
 
 def _limit(expr: Expr) -> float | None:
-    """Return the number that an expression is at least, if it is such a maximum."""
+    """Return the constant in `maximum(x, constant)`, None for other expressions."""
     if not isinstance(expr, Apply) or expr.op != "maximum":
         return None
     return expr.args[1].value if isinstance(expr.args[1], Literal) else None
@@ -125,8 +125,8 @@ def _cleared(low: Lowering, node: Node) -> View:
     return cleared
 
 
-def _cut_out(low: Lowering, node: Node, padded: View) -> None:
-    """Keep what lies inside of the padding."""
+def _without_padding(low: Lowering, node: Node, padded: View) -> None:
+    """Store the interior of a padded array as the value of a node."""
     pairs = node.attrs["pairs"]
     if padded.buffer.shape == node.shape:
         low.buffers[node] = padded.buffer
@@ -138,7 +138,7 @@ def _cut_out(low: Lowering, node: Node, padded: View) -> None:
 
 
 def lower_sum_pool_back(low: Lowering, node: Node) -> None:
-    """Give each window's gradient to all of its elements."""
+    """Emit the gradient of sum pooling: each window's, added to its elements."""
     (dy,) = node.inputs
     if _covers(node, dy.shape):
         _spread(low, node, dy)
@@ -151,7 +151,7 @@ def lower_sum_pool_back(low: Lowering, node: Node) -> None:
     grads = View.of(low.store(dy))
     taps = (0,) * len(node.attrs["window"])
     expr = Load(node.dtype, View(grads.buffer, (*grads.strides, *taps)))
-    # Windows may overlap: within an image they are added one after the other.
+    # Windows may overlap: those of an image are added one after the other.
     order = _taps_before_channels(len(shape), len(taps))
     kernel = Loop.of(
         node.op.name,
@@ -163,11 +163,11 @@ def lower_sum_pool_back(low: Lowering, node: Node) -> None:
         adds=True,
     )
     low.emit(kernel)
-    _cut_out(low, node, padded)
+    _without_padding(low, node, padded)
 
 
 def _spread(low: Lowering, node: Node, dy: Value) -> None:
-    """Copy each window's gradient to its elements, of which no other window has any."""
+    """Copy each window's gradient to its elements: windows do not overlap."""
     first, *steps, last = row_major(dy.shape)
     shape, strides = [dy.shape[0]], [first]
     for size, step, window in zip(
@@ -183,15 +183,15 @@ def _spread(low: Lowering, node: Node, dy: Value) -> None:
 
 
 def _taps_before_channels(rank: int, taps: int) -> list[int]:
-    """Put the channels last: neighbours in the loop are then neighbours in memory."""
+    """Return an order of axes with channels last, so that stores are contiguous."""
     channel = rank - taps - 1
     return [*range(channel), *range(channel + 1, rank), channel]
 
 
 def lower_max_pool_back(low: Lowering, node: Node) -> None:
-    """Give each window's gradient to its first largest element."""
+    """Emit the gradient of max pooling: each window's goes to its first maximum."""
     x, y, dy = node.inputs
-    # A mask that the largest element decides is asked where it is read, not stored.
+    # A mask that depends on the maximum alone is computed by the kernel itself.
     above = None
     if low.target.pools_by_window and _is_masked(dy, y):
         dy, above = dy.inputs[1], 0.0
@@ -210,11 +210,11 @@ def lower_max_pool_back(low: Lowering, node: Node) -> None:
     largest = View.of(low.store(y)) if low.target.pools_by_window else None
     arguments = (elements, grads, back, taps, covers, largest, above)
     low.emit(PoolBack("max_pool_back", y.shape, *arguments))
-    _cut_out(low, node, padded)
+    _without_padding(low, node, padded)
 
 
 def _covers(node: Node, windows: Shape) -> bool:
-    """Return whether each element of the images lies in exactly one window."""
+    """Return whether each element of the images is in exactly one window."""
     window = node.attrs["window"]
     return (
         not any(lo or hi for lo, hi in node.attrs["pairs"])
@@ -238,17 +238,16 @@ def _is(value: Value, op: Op) -> TypeGuard[Node]:
     return isinstance(value, Node) and value.op is op
 
 
-# ---- gradients for many threads ------------------------------------------------------
-# Each element asks the windows that it lies in.
-#
-# Windows that overlap give to the same elements, and so would have to go one after the
-# other. Here their gradients are laid out as far apart as the windows are, with zeros
-# around and between them: what an element is given is the sum over a window of that.
+# ---- gradients as gathers, for many threads ------------------------------------------
+# Windows that overlap would have to add to their elements one after the other. So each
+# element gathers from its windows instead: the windows' gradients are laid out at the
+# distances of the windows, with zeros around and between them, and the gradient of an
+# element is the sum over a window of that array.
 
 
 @dataclass(frozen=True)
 class _WindowAxis:
-    """One axis of the images: its windows, and where they are laid out."""
+    """An axis of the images: its windows, and their layout."""
 
     size: int  # of the images
     windows: int
@@ -258,22 +257,22 @@ class _WindowAxis:
 
     @property
     def left(self) -> int:
-        """The zeros that the first elements of the images need."""
+        """The zeros before the first window."""
         return max(self.window - 1 - self.before, 0)
 
     @property
     def right(self) -> int:
-        """The zeros that the last elements of the images need."""
+        """The zeros behind the last window."""
         return max(self.size - 1 + self.before - (self.windows - 1) * self.stride, 0)
 
     @property
     def extent(self) -> int:
-        """How long the axis is where windows are laid out."""
+        """The length of the axis in the layout."""
         return self.left + (self.windows - 1) * self.stride + 1 + self.right
 
 
 class _WindowLayout:
-    """Arrays with a value for each window, laid out over the images."""
+    """The layout of arrays with a value for each window, at the windows' distances."""
 
     def __init__(self, node: Node, windows: Shape) -> None:
         attrs, rank = node.attrs, len(windows) - 2
@@ -296,7 +295,7 @@ class _WindowLayout:
         return padded
 
     def windows_of(self, padded: View) -> View:
-        """Return where each window has its value."""
+        """Return the view of the windows' values."""
         first, *steps, last = padded.strides
         pairs = list(zip(steps, self._axes, strict=True))
         strides = (first, *(step * axis.stride for step, axis in pairs), last)
@@ -310,10 +309,11 @@ class _WindowLayout:
         interior = tuple(axis.stride - 1 for axis in self._axes)
         return padded_images(low, values, pairs, interior)
 
-    def asked(self, padded: View) -> Load:
-        """Return what an element finds of its windows: (images, taps of a window).
+    def gathered(self, padded: View) -> Load:
+        """Return the load of an element's windows, in a loop over (images, taps).
 
-        The window in which it is the first tap comes last, so steps go back.
+        The window in which the element is the first tap is the last: strides are
+        negative.
         """
         steps = padded.strides[1:-1]
         strides = (*padded.strides, *(-step for step in steps))
@@ -325,27 +325,27 @@ class _WindowLayout:
 
 
 def _gather_sum_pool_back(low: Lowering, node: Node) -> None:
-    """Give each window's gradient to all of its elements."""
+    """Emit the sum of the gradients of each element's windows."""
     (dy,) = node.inputs
     layout = _WindowLayout(node, dy.shape)
-    _emit_sum(low, node, layout.asked(layout.copied(low, dy)))
+    _emit_sum(low, node, layout.gathered(layout.copied(low, dy)))
 
 
 def _gather_max_pool_back(
     low: Lowering, node: Node, elements: tuple[Expr, ...], dy: Value
 ) -> None:
-    """Give each window's gradient to the first of its largest elements."""
+    """Emit the sum of the gradients of the windows in which an element wins."""
     layout = _WindowLayout(node, dy.shape)
     dtype = np.dtype("uint8" if len(elements) < 256 else "int32")
     winners = layout.cleared(low, dtype)
     which = _first_largest(elements, dtype)
     low.emit(Loop.of("max_place", dy.shape, which, layout.windows_of(winners)))
     window = node.attrs["window"]
-    here = Index(dtype, (*(0,) * node.ndim, *row_major(window)))
-    mine = Apply(BOOL, "equal", (layout.asked(winners), here))
-    gradient = layout.asked(layout.copied(low, dy))
+    tap = Index(dtype, (*(0,) * node.ndim, *row_major(window)))
+    wins = Apply(BOOL, "equal", (layout.gathered(winners), tap))
+    gradient = layout.gathered(layout.copied(low, dy))
     zero = Literal(node.dtype, 0.0)
-    _emit_sum(low, node, Apply(node.dtype, "where", (mine, gradient, zero)))
+    _emit_sum(low, node, Apply(node.dtype, "where", (wins, gradient, zero)))
 
 
 def _emit_sum(low: Lowering, node: Node, expr: Expr) -> None:
@@ -357,7 +357,7 @@ def _emit_sum(low: Lowering, node: Node, expr: Expr) -> None:
 
 
 def _first_largest(elements: tuple[Expr, ...], dtype: np.dtype) -> Expr:
-    """Return which element is the first of the largest; of NaN, none is."""
+    """Return the number of the first maximum; of NaN, the number of elements."""
     best = chained("maximum", elements)
     first: Expr = Literal(dtype, len(elements))
     for number, element in reversed(list(enumerate(elements))):

@@ -1,4 +1,4 @@
-"""Kernels that no loop over views is: scans, scatters, gradients of pools."""
+"""Kernels that are not loops over views: scans, scatters, gradients of pools."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Scan(Kernel):
 
 @record(eq=False)
 class Scatter(Kernel):
-    """Add each of `count` rows of updates to the row of the target its index names."""
+    """Add each of `count` rows of updates to the row of the target at its index."""
 
     count: int
     row: int
@@ -76,11 +76,11 @@ class Scatter(Kernel):
 
 @record(eq=False)
 class PoolBack(Kernel):
-    """Give each window's gradient to the first of its largest elements.
+    """Pass each window's gradient to the first of its largest elements.
 
     `shape` is (images, *windows, channels); `elements` are those of a window, in order,
-    and `taps` their offsets in dx. Without `largest`, it is looked for among them; a
-    window whose `largest` is not `above` something gives nothing.
+    and `taps` their offsets in dx. `largest` are the maxima, if they are stored. With
+    `above`, windows whose maximum is not larger than that pass on no gradient.
     """
 
     shape: Shape
@@ -88,7 +88,7 @@ class PoolBack(Kernel):
     dy: View
     dx: View
     taps: Shape
-    covers: bool = False  # every element is in exactly one window: nothing to add to
+    covers: bool = False  # every element is in exactly one window: store, do not add
     largest: View | None = None
     above: float | None = None
 
@@ -105,7 +105,7 @@ class PoolBack(Kernel):
         return [self.dx.buffer]
 
     def _targets(self) -> list[View]:
-        """Return where each element of the windows gets its gradient."""
+        """Return the view of dx for each element of a window."""
         return [replace(self.dx, offset=self.dx.offset + tap) for tap in self.taps]
 
     def footprint(self) -> Footprint | None:

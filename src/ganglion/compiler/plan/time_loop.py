@@ -1,4 +1,4 @@
-"""A loop over time: kernels that run step after step, each on its slice of arrays."""
+"""Loops over time: kernels that run at every step, each on windows of arrays."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from ganglion.compiler.plan.kernels import (
 
 @record
 class Window:
-    """A buffer of the body: at each step another part of a stacked one.
+    """A buffer of the body that is another part of a stacked buffer at each step.
 
-    At step t it begins `offset + stride * t` elements behind the start; where carries
-    take turns in a few slots, t is taken modulo their number.
+    At step t it starts at element `offset + stride * t`; with `slots`, as for carries
+    in a ring of slots, t is taken modulo their number.
     """
 
     buffer: Buffer
@@ -34,13 +34,13 @@ class Window:
     slots: int = 0
 
     def start(self, step: int) -> int:
-        """Return the element that it begins at."""
+        """Return the element of the stacked buffer at which it starts."""
         return self.offset + self.stride * (step % self.slots if self.slots else step)
 
 
 @record(eq=False)
 class TimeLoop(Kernel):
-    """For every step of time, run the kernels of the body, in order."""
+    """Run the kernels of the body, in order, for every step of time."""
 
     steps: int
     body: tuple[Kernel, ...]
@@ -72,7 +72,7 @@ class TimeLoop(Kernel):
         return {window.buffer.key: window.stacked for window in self.windows}
 
     def memory_of(self, buffer: Buffer) -> BufferKey:
-        """Return what names the memory of a buffer of the body, at all steps."""
+        """Return the key of a body's buffer, or of the stacked buffer behind it."""
         return self._stacked().get(buffer.key, buffer).key
 
     def run(self, memory: Memory) -> None:
@@ -99,11 +99,11 @@ def _distinct(buffers: Iterable[Buffer]) -> list[Buffer]:
     return list(dict.fromkeys(buffers))
 
 
-# ---- rows of a batch that never meet -------------------------------------------------
+# ---- independent rows of a batch -----------------------------------------------------
 
 
 def split_rows(kernel: Kernel, each: int) -> Kernel:
-    """Return a product as one of groups of so many rows; others as they are."""
+    """Return a product as a batch of products of `each` rows; other kernels as is."""
     if not isinstance(kernel, Contract) or kernel.parallel > 1:
         return kernel
     first, *rest = kernel.rows
@@ -113,7 +113,7 @@ def split_rows(kernel: Kernel, each: int) -> Kernel:
 
 
 def independent_rows(loop: TimeLoop) -> int:
-    """Return how many rows, or groups of them, never meet within the loop."""
+    """Return how many rows, or groups of rows, are independent within the loop."""
     kernels = [split_rows(kernel, 1) for kernel in loop.body]
     rows = math.gcd(*(kernel.parallel for kernel in kernels))
     written = {loop.memory_of(b) for kernel in kernels for b in kernel.writes()}

@@ -1,4 +1,4 @@
-"""Passes over a graph, before kernels are made of it."""
+"""Passes over a graph, before it is lowered to kernels."""
 
 from __future__ import annotations
 
@@ -37,14 +37,12 @@ from ganglion.compiler.plan.lowering import LONG_SUM, thread_split
 NARROW, MANY_ROWS = 16, 32  # columns and rows of a product that is transposed
 
 # ---- integer products ----------------------------------------------------------------
-# Products of matrices of whole numbers become sums of products.
-#
-# The kernels that multiply matrices are made of fused multiply-adds of floats, which
-# would round; products of whole numbers are rare and small.
+# Products of integer matrices become sums of products: contractions are emitted as
+# fused multiply-adds of floats, which would round. They are rare and small.
 
 
 def integer_products_as_sums(graph: Graph) -> Graph:
-    """Return a graph whose products of matrices are all of floats."""
+    """Return a graph in which all matrix products are of floats."""
 
     def rule(old: Node, new: Node) -> Value:
         return _sum_of_products(new) if is_integer_product(old) else new
@@ -53,7 +51,7 @@ def integer_products_as_sums(graph: Graph) -> Graph:
 
 
 def is_integer_product(node: Node) -> bool:
-    """Return whether a node multiplies matrices of whole numbers."""
+    """Return whether a node multiplies integer matrices."""
     return node.op is matmul and not is_float(node.dtype)
 
 
@@ -68,14 +66,12 @@ def _sum_of_products(node: Node) -> Value:
 
 
 # ---- empty arrays ------------------------------------------------------------------
-# Values of no elements are taken out of a graph before kernels are made of it.
-#
-# A sum over nothing is 0, what is joined with nothing stays as it is: behind this pass
-# every kernel has something to do, and none asks how often it runs per element.
+# An empty sum is 0, and concatenation with an empty array is the identity. After this
+# pass, no kernel has to handle axes of length 0.
 
 
 def without_empty(graph: Graph) -> Graph:
-    """Return a graph in which no node computes from, or computes, nothing."""
+    """Return a graph without empty values, except as inputs and outputs."""
 
     def rule(old: Node, new: Node) -> Value:
         if not new.size:
@@ -88,20 +84,20 @@ def without_empty(graph: Graph) -> Graph:
 
 
 def has_empty(graph: Graph) -> bool:
-    """Return whether a node computes from, or computes, nothing."""
+    """Return whether a graph has empty values."""
     return any(0 in shape for shape, _ in graph.types)
 
 
 def _from_nothing(node: Node) -> Value:
-    """Return what a node with elements makes of inputs that have none."""
+    """Return the value of a nonempty node, some of whose inputs are empty."""
     if node.op is concat:
         parts = [value for value in node.inputs if value.size]
         return parts[0] if len(parts) == 1 else concat(*parts, **node.attrs)
     if node.op.name == "pad":
         return _filled(node, node.attrs["value"])
-    if node.op.name == "gather":  # rows of a table that has none
+    if node.op.name == "gather":  # from a table without rows
         return _filled(node, math.nan if is_float(node.dtype) else 0)
-    return _filled(node, 0)  # a sum over nothing
+    return _filled(node, 0)  # an empty sum
 
 
 def _filled(node: Node, number: float) -> Value:
@@ -110,14 +106,12 @@ def _filled(node: Node, number: float) -> Value:
 
 
 # ---- narrow products ---------------------------------------------------------------
-# Products with few columns are transposed where their rows lie side by side.
-#
-# Lanes of a vector are columns of a product. The gradient of the weights of a layer
-# with few outputs, xᵀ·g, would leave most lanes empty; (gᵀ·x)ᵀ fills them.
+# The lanes of a vector are columns of a product. The weight gradient of a layer with
+# few outputs, xᵀ·g, would leave most lanes empty; (gᵀ·x)ᵀ fills them.
 
 
 def transpose_narrow(graph: Graph) -> Graph:
-    """Return a graph with its narrow products transposed."""
+    """Return a graph with narrow products replaced by transposed ones."""
 
     def rule(old: Node, new: Node) -> Value:
         if not is_narrow(old):
@@ -129,7 +123,7 @@ def transpose_narrow(graph: Graph) -> Graph:
 
 
 def is_narrow(node: Node) -> bool:
-    """Return whether a product has few columns, and rows that lie side by side."""
+    """Return whether a product has few columns, and rows that are contiguous."""
     if node.op is not matmul or node.shape[-1] >= NARROW or node.shape[-2] < MANY_ROWS:
         return False
     left = node.inputs[0]
@@ -150,15 +144,16 @@ def _transposed(value: Value) -> Value:
 
 
 # ---- masks ---------------------------------------------------------------------------
-# The gradient of ReLU asks where its input was larger than 0. Its output says the same,
-# and is kept for the layer behind it: so the input need not be. So does leaky ReLU's.
+# The gradient of ReLU depends on whether its input was positive. Its output tells as
+# well, and is stored for the next layer anyway: the input need not be. The same holds
+# for leaky ReLU.
 
 
 def masks_of_outputs(graph: Graph) -> Graph:
-    """Return a graph that asks what ReLU made where it asked what that is made of.
+    """Return a graph in which gradients of ReLUs compare outputs instead of inputs.
 
-    It asks b < maximum(a, b) instead of b < a, which is the same: both are false where
-    one of them is not a number. Likewise 0 < where(0 < x, x, slope x) instead of 0 < x.
+    b < a becomes b < maximum(a, b), which is equivalent: both are false if an operand
+    is NaN. Likewise 0 < x becomes 0 < where(0 < x, x, slope * x).
     """
     pairs = {tuple(map(id, n.inputs)) for n in graph.nodes if n.op is maximum}
     larger: dict[tuple[int, ...], Value] = {}
@@ -188,12 +183,12 @@ def masks_of_outputs(graph: Graph) -> Graph:
 
 
 def is_relu(node: Node) -> bool:
-    """Return whether a node may be a ReLU, or is a leaky one."""
+    """Return whether a node may be a ReLU or is a leaky ReLU."""
     return node.op is maximum or (node.op is where and _slope(node) is not None)
 
 
 def _leaky_by_mask(graph: Graph) -> dict[Value, tuple[Node, Value]]:
-    """Return each leaky ReLU and its slope by its mask, if others ask for that, too."""
+    """Return leaky ReLUs and their slopes, by masks that have other readers."""
     uses = Counter(source for node in graph.nodes for source in node.inputs)
     leaky = {}
     for node in graph.nodes:
@@ -204,7 +199,7 @@ def _leaky_by_mask(graph: Graph) -> dict[Value, tuple[Node, Value]]:
 
 
 def _slope(node: Node) -> Value | None:
-    """Return the slope of where(0 < x, x, slope x), if that is positive where x is."""
+    """Return the slope in `where(0 < x, x, slope * x)` if it is positive, else None."""
     mask, x, scaled = node.inputs
     if not (isinstance(mask, Node) and isinstance(scaled, Node)):
         return None
@@ -216,30 +211,30 @@ def _slope(node: Node) -> Value | None:
     return scaled.inputs[1] if mask.inputs[1] is x is scaled.inputs[0] else None
 
 
-# ---- mean and variance in one pass over the data -------------------------------------
-# The graph says what is meant: a mean, then the sum of squared distances from it. Here
-# each slice of the batch is summed up around a value of its own, which the mean is not
-# far from, and the slices are put together exactly (Chan, Golub and LeVeque 1979).
-# Where float64 is cheap, plain sums in it do as well.
+# ---- mean and variance in a single pass over the data --------------------------------
+# The graph computes a mean, then the sum of squared deviations from it. This pass sums
+# each slice of the batch relative to one of its elements, which is close to the mean,
+# and combines the slices (Chan, Golub and LeVeque 1979). Where float64 is cheap, plain
+# sums in float64 are as accurate.
 #
-# What is added to all of the data is added to its mean instead: batch norm takes both
-# away again.
+# A bias that is added to all data is added to the mean instead: batch norm subtracts
+# both.
 
-FEWEST_ROWS = 64  # rows from which one pass is faster, though its sums are wider
+FEWEST_ROWS = 64  # from which on a single pass is faster, though its sums are wider
 
 
 class _Pair(NamedTuple):
-    """What a graph computes in two passes."""
+    """The mean and the squared deviations, which a graph computes in two passes."""
 
     mean: Node
     squares: Node  # the sum of (x - mean)²
 
 
 def one_pass(graph: Graph, thread_splits: int = 1) -> Graph:
-    """Return a graph in which long sums of squared distances need no second pass.
+    """Return a graph that computes long sums of squared deviations in a single pass.
 
-    They are put together from at most `thread_splits` slices; without such, they are
-    added up in float64, and then those of few rows are, too.
+    They are combined from at most `thread_splits` slices; without thread splits, they
+    are summed in float64, even those of fewer rows.
     """
     in_float64 = thread_splits == 1
     moments, fewest = partial(_moments, most=thread_splits), LONG_SUM
@@ -263,7 +258,7 @@ def one_pass(graph: Graph, thread_splits: int = 1) -> Graph:
 
 
 def adds_up_rows(node: Node, fewest: int = FEWEST_ROWS) -> bool:
-    """Return whether a node adds up all axes but the last, of enough rows."""
+    """Return whether a node sums all axes but the last, over enough rows."""
     if node.op is not sum_ or node.dtype != np.float32:
         return False
     shape, axes = node.inputs[0].shape, tuple(sorted(node.attrs["axes"]))
@@ -271,23 +266,25 @@ def adds_up_rows(node: Node, fewest: int = FEWEST_ROWS) -> bool:
 
 
 def _summed(mean: Node) -> Value:
-    """Return what a mean is the mean of."""
+    """Return the data of a mean."""
     total = _through(mean.inputs[0], reshape)
     assert isinstance(total, Node)
     return total.inputs[0]
 
 
 def _pair(squares: Node, fewest: int) -> _Pair | None:
-    """Return the mean and the squares, if that is what a node adds up, of enough."""
+    """Return the mean and squares, if a node sums squared deviations of enough rows."""
     if not adds_up_rows(squares, fewest):
         return None
     product, axes = squares.inputs[0], tuple(sorted(squares.attrs["axes"]))
     count = math.prod(product.shape[:-1])
-    away = _operands(product, multiply)
-    parts = _operands(away[0], subtract) if away and away[0] is away[1] else None
-    if parts is None:
+    factors = _operands(product, multiply)
+    if factors is None or factors[0] is not factors[1]:
         return None
-    x, mean = parts[0], _through(parts[1], broadcast)
+    terms = _operands(factors[0], subtract)
+    if terms is None:
+        return None
+    x, mean = terms[0], _through(terms[1], broadcast)
     quotient = _operands(mean, divide)
     if quotient is None or not isinstance(mean, Node):
         return None
@@ -307,7 +304,7 @@ def _through(value: Value, op: object) -> Value:
 
 
 def _moments(x: Value, most: int) -> tuple[Value, Value]:
-    """Return the mean, and the sum of squared distances from it, by last axis."""
+    """Return the mean and the sum of squared deviations, along the last axis."""
     source, bias = _without_bias(x)
     slices = thread_split(x.shape[0], most)
     shape = (slices, x.shape[0] // slices, *x.shape[1:])
@@ -319,23 +316,23 @@ def _moments(x: Value, most: int) -> tuple[Value, Value]:
         stops=tuple(1 if axis in spatial else n for axis, n in enumerate(shape)),
         steps=(1,) * len(shape),
     )
-    away = subtract(reshaped, broadcast(first, shape=shape))
-    sums = sum_(away, axes=spatial)
-    squares = sum_(multiply(away, away), axes=spatial)
+    deviations = subtract(reshaped, broadcast(first, shape=shape))
+    sums = sum_(deviations, axes=spatial)
+    squares = sum_(multiply(deviations, deviations), axes=spatial)
     count = math.prod(shape[1:-1])
     shift = divide(sums, _number(count, sums))
     means = add(reshape(first, shape=sums.shape), shift)
     mean = sum_(means, axes=(0,))
     mean = divide(mean, _number(slices, mean))
     within = subtract(squares, multiply(sums, shift))
-    apart = subtract(means, broadcast(mean, shape=means.shape))
-    between = multiply(multiply(apart, apart), _number(count, apart))
+    distances = subtract(means, broadcast(mean, shape=means.shape))
+    between = multiply(multiply(distances, distances), _number(count, distances))
     total = sum_(add(within, between), axes=(0,))
     return (mean if bias is None else add(mean, bias)), total
 
 
 def _float64_moments(x: Value) -> tuple[Value, Value]:
-    """Return the same, from sums in float64 that no slice has a part in."""
+    """Return the same from plain sums in float64."""
     source, bias = _without_bias(x)
     wide = cast(source, dtype="float64")
     axes = tuple(range(x.ndim - 1))
@@ -367,7 +364,7 @@ def _without_biases(node: Node) -> Value:
 
 
 def _without_bias(x: Value) -> tuple[Value, Value | None]:
-    """Split x into what varies and what is added to all of it by the last axis."""
+    """Split x into values and a bias that is added along the last axis, if any."""
     terms = _operands(x, add)
     if terms is not None and x.ndim > 1:
         bias = _through(terms[1], broadcast)
@@ -377,14 +374,12 @@ def _without_bias(x: Value) -> tuple[Value, Value | None]:
 
 
 # ---- inputs of loops over time -------------------------------------------------------
-# What is light and only a loop reads is computed in the loop, from products before it.
-#
-# A bias behind the input products of all steps would be a pass of its own over their
-# array, if the target's products do not add it themselves.
+# Cheap pointwise functions of products, such as a bias, are computed within the loop
+# that reads them: otherwise they would be an extra pass over an array of all steps.
 
 
 def light_inputs_in_loops(graph: Graph) -> Graph:
-    """Return a graph whose loops compute pointwise functions of products themselves."""
+    """Return a graph whose loops apply pointwise functions to products themselves."""
     readers = Counter(value for node in graph.nodes for value in set(node.inputs))
     readers.update(graph.outputs.values())
 
@@ -439,8 +434,8 @@ class _LoopWithInputs:
         """Return the loop with these inputs computed in its body."""
         light = {self._body.inputs[n]: self._loop.inputs[n] for n in numbers}
         self._stacked = [pair for pair in self._stacked if pair[0] not in light]
-        known = {inner: self._slice(value) for inner, value in light.items()}
-        outputs = instantiated(self._body.outputs.values(), known)
+        slices = {inner: self._slice(value) for inner, value in light.items()}
+        outputs = instantiated(self._body.outputs.values(), slices)
         pairs = (*self._state, *self._stacked, *self._constants)
         names = dict(zip(self._body.outputs, outputs, strict=True))
         body = Graph.of(self._body.name, [inner for inner, _ in pairs], names)
@@ -450,7 +445,7 @@ class _LoopWithInputs:
         return Node(loop.op, inputs, attrs, loop.shape, loop.dtype, loop.origin)
 
     def _slice(self, value: Value) -> Value:
-        """Return what the body computes at each step for a value of all steps."""
+        """Return the body's counterpart, at each step, of a value of all steps."""
         shape = value.shape[1:]
         if _repeats(value):
             assert isinstance(value, Node)

@@ -1,4 +1,4 @@
-"""Fewer and tighter loops: axes are collapsed, loops over the same points are fused."""
+"""Loop transformations: collapsing axes, and fusing loops over the same points."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from ganglion.compiler.plan.kernels import (
 )
 
 # ---- collapsing ----------------------------------------------------------------------
-# Axes of one element are dropped, neighbours that run through memory as one are merged.
+# Unit axes are dropped, and adjacent axes that are contiguous in all arrays are merged.
 
 
-# What has become of expressions, by the axes that were kept: loops may share some.
+# Moved expressions, by the axes that remain: loops may share expressions.
 _Moved = dict[tuple[int, ...], dict[Expr, Expr]]
 
 
 def collapse_all(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Return equal kernels with as few axes as possible."""
-    known: _Moved = {}
-    return [collapse(kernel, known) for kernel in kernels]
+    """Return equivalent kernels with as few axes as possible."""
+    moved: _Moved = {}
+    return [collapse(kernel, moved) for kernel in kernels]
 
 
-def collapse(kernel: Kernel, known: _Moved | None = None) -> Kernel:
-    """Return an equal kernel with as few axes as possible."""
+def collapse(kernel: Kernel, moved: _Moved | None = None) -> Kernel:
+    """Return an equivalent kernel with as few axes as possible."""
     if isinstance(kernel, Contract):
         return _collapse_contract(kernel)
     if not isinstance(kernel, Loop) or (len(kernel.shape) == 1 != kernel.shape[0]):
@@ -59,7 +59,7 @@ def collapse(kernel: Kernel, known: _Moved | None = None) -> Kernel:
 
     targets = [stored(view) for _, view in kernel.outputs]
     shape = tuple([math.prod([kernel.shape[a] for a in group]) for group in groups])
-    moved_to = {} if known is None else known.setdefault(axes, {})
+    moved_to = {} if moved is None else moved.setdefault(axes, {})
     return kernel.with_axes(shape, len(groups) - len(outer), targets, move, moved_to)
 
 
@@ -72,7 +72,7 @@ def _collapse_contract(kernel: Contract) -> Contract:
 
 
 def _merged(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
-    """Join neighbouring axes that are one long axis in all three arrays."""
+    """Merge adjacent axes that are contiguous in all three arrays."""
     merged: list[Axis] = []
     for axis in axes:
         last = merged[-1] if merged else None
@@ -88,11 +88,11 @@ def _merged(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
     return tuple(merged) or axes[-1:]
 
 
-LONG_ROW = 16  # elements that are worth being columns
+LONG_ROW = 16  # elements of a row axis that fill vectors as columns
 
 
 def rows_as_columns(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Return the kernels; of products of one column the last rows become columns."""
+    """Return kernels in which products of a single column are transposed."""
     return [
         _transposed(k) if isinstance(k, Contract) and _has_one_column(k) else k
         for k in kernels
@@ -100,7 +100,7 @@ def rows_as_columns(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 
 def _has_one_column(kernel: Contract) -> bool:
-    """Return whether there is one column, and rows that lie side by side."""
+    """Return whether a product has a single column, and rows that are contiguous."""
     row = kernel.rows[-1]
     return (
         all(axis.size == 1 for axis in kernel.columns)
@@ -112,25 +112,25 @@ def _has_one_column(kernel: Contract) -> bool:
 
 
 def _transposed(kernel: Contract) -> Contract:
-    """Exchange the operands; all rows but the last go to the batch."""
+    """Swap the operands; all row axes but the last become batch axes."""
 
-    def turned(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    def swapped(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
         return tuple(replace(axis, left=axis.right, right=axis.left) for axis in axes)
 
-    *before, columns = turned(kernel.rows)
+    *before, columns = swapped(kernel.rows)
     return replace(
         kernel,
-        batch=(*turned(kernel.batch), *before),
-        rows=turned(kernel.columns),
+        batch=(*swapped(kernel.batch), *before),
+        rows=swapped(kernel.columns),
         columns=(columns,),
-        inner=turned(kernel.inner),
+        inner=swapped(kernel.inner),
         left=kernel.right,
         right=kernel.left,
     )
 
 
 def _groups(kernel: Loop) -> list[list[int]]:
-    """Return the axes to keep, each with the neighbours that merge into it."""
+    """Return groups of axes that merge, without unit axes."""
     every = _all_strides(kernel)
     kept = len(kernel.shape) - kernel.reduced
     groups: list[list[int]] = []
@@ -149,12 +149,12 @@ def _groups(kernel: Loop) -> list[list[int]]:
         else:
             groups.append([axis])
     if kernel.reduced and not any(group[0] >= kept for group in groups):
-        groups.append([len(kernel.shape) - 1])  # a reduction keeps an axis, if of one
+        groups.append([len(kernel.shape) - 1])  # a reduction keeps at least an axis
     return groups
 
 
 def _all_strides(kernel: Loop) -> set[Shape]:
-    """Return the ways in which a loop goes through memory; most arrays share one."""
+    """Return the distinct strides of all views of a loop."""
     strides = {view.strides + (0,) * kernel.reduced for _, view in kernel.outputs}
     for expr in kernel.leaves:
         if isinstance(expr, Load):
@@ -167,19 +167,20 @@ def _all_strides(kernel: Loop) -> set[Shape]:
 
 
 # ---- fusion --------------------------------------------------------------------------
-# A loop may join an earlier one if nothing in between writes what it reads. Where it
-# reads what the earlier loop stores, at the same point, the value is forwarded.
+# A loop can be fused with an earlier one if it can be moved up there: no kernel between
+# them writes what it reads. Where it reads an element that the earlier loop stores at
+# the same point, the value is forwarded.
 
 LOOK_BACK = 60  # kernels
-SMALL_LOOP = 4096  # points: below, a kernel's start costs more than its work
+SMALL_LOOP = 4096  # points: the call of a smaller kernel costs more than its work
 
 
 def fuse(kernels: Sequence[Kernel], large_loop: float = math.inf) -> list[Kernel]:
-    """Return the kernels with loops joined where that is safe.
+    """Return kernels with loops fused where that is safe and pays.
 
-    A single number that both read, such as a learning rate, is no gain for loops of
-    `large_loop` points or more: updates of equal layers stay apart, each where a
-    product makes its gradient.
+    Sharing a single number, such as a learning rate, does not pay for loops of
+    `large_loop` points or more: updates of equal layers remain separate, each behind
+    the product that computes its gradient.
     """
     loops = _FusedLoops(large_loop)
     for kernel in kernels:
@@ -188,16 +189,16 @@ def fuse(kernels: Sequence[Kernel], large_loop: float = math.inf) -> list[Kernel
 
 
 class _Entry(NamedTuple):
-    """A kernel, and the memory it reads and writes: many later ones ask."""
+    """A kernel, with cached sets of the memory it reads and writes."""
 
     kernel: Kernel
     reads: frozenset[Buffer]
     writes: frozenset[Buffer]
-    touched: frozenset[Buffer]  # both of these
-    form: tuple[object, ...] | None  # that loops share which may join, else None
+    touched: frozenset[Buffer]  # the union of these
+    form: tuple[object, ...] | None  # equal for loops that may be fused; None for never
 
     def joined(self, later: _Entry) -> _Entry:
-        """Return the loop that does both; what it forwards is no longer read."""
+        """Return the fused loop; it does not read what it forwards."""
         assert isinstance(self.kernel, Loop)
         assert isinstance(later.kernel, Loop)
         reads = self.reads | (later.reads - self.writes)
@@ -207,27 +208,27 @@ class _Entry(NamedTuple):
 
 
 def _form(kernel: Kernel) -> tuple[object, ...] | None:
-    """Return what two loops must have in common to be joined, None for no such loop."""
+    """Return what loops must have in common to be fused, None if a kernel cannot be."""
     if not isinstance(kernel, Loop) or kernel.adds or kernel.how not in ("", "sum"):
         return None
-    order = tuple(stride == 1 for stride in kernel.target.strides)  # of the walk
+    order = tuple(stride == 1 for stride in kernel.target.strides)  # of the axes
     return kernel.shape, kernel.reduced, kernel.how, order
 
 
 class _FusedLoops:
-    """The kernels so far, and which of them a loop may join."""
+    """The kernels so far, and the candidates for fusion with a further loop."""
 
     def __init__(self, large_loop: float) -> None:
         self.entries: list[_Entry] = []
         self._large_loop = large_loop
-        # The numbers of the loops of each form, and the last to touch some memory: so
-        # that a kernel need not be compared with all before it.
+        # Loops by form, and the last kernels to touch each buffer, so that a kernel is
+        # not compared with all kernels before it.
         self._by_form: dict[tuple[object, ...], list[int]] = {}
         self._last_reader: dict[Buffer, int] = {}
         self._last_writer: dict[Buffer, int] = {}
 
     def add(self, kernel: Kernel) -> None:
-        """Join a kernel to the loop that it gains most by, or put it behind all."""
+        """Fuse a kernel with the loop that gains most by it, or append it."""
         reads, writes = kernel.memory_read, kernel.memory_written
         entry = _Entry(kernel, reads, writes, reads | writes, _form(kernel))
         number = self._best_partner(entry, entry.form) if entry.form else None
@@ -237,16 +238,16 @@ class _FusedLoops:
             if entry.form is not None:
                 self._by_form.setdefault(entry.form, []).append(number)
         else:
-            reads -= self.entries[number].writes  # those are forwarded
+            reads -= self.entries[number].writes  # values that are forwarded
             self.entries[number] = self.entries[number].joined(entry)
         for last, memory in ((self._last_reader, reads), (self._last_writer, writes)):
             for buffer in memory:
                 last[buffer] = max(number, last.get(buffer, 0))
 
     def _best_partner(self, joining: _Entry, form: tuple[object, ...]) -> int | None:
-        """Return the earlier loop that one gains most by joining, None if none.
+        """Return the earlier loop that it pays most to fuse with, None for none.
 
-        Large loops gain by what both read; small ones by being fewer.
+        Large loops gain by sharing loads; small ones also by saving a call.
         """
         assert isinstance(joining.kernel, Loop)
         points = math.prod(joining.kernel.shape)
@@ -264,7 +265,7 @@ class _FusedLoops:
         return best
 
     def _first_candidate(self, joining: _Entry) -> int:
-        """Return the last kernel that a loop may not be moved before, or a bound."""
+        """Return the first kernel that a loop may be moved up to."""
         first = max(0, len(self.entries) - LOOK_BACK + 1)
         for buffer in joining.reads:
             first = max(first, self._last_writer.get(buffer, 0))
@@ -283,7 +284,7 @@ class _FusedLoops:
 
 
 def _store_apart(earlier: Kernel, loop: Loop) -> bool:
-    """Return whether what two kernels store of one buffer never meets."""
+    """Return whether two kernels store disjoint elements of the same buffers."""
     if not isinstance(earlier, Loop):
         return False
     return all(
@@ -294,7 +295,7 @@ def _store_apart(earlier: Kernel, loop: Loop) -> bool:
 
 
 def _apart(a: View, b: View, shape: tuple[int, ...]) -> bool:
-    """Return whether two views see other columns of the same rows, as gates do."""
+    """Return whether two views are disjoint columns of the same rows, as gates are."""
     if a.strides != b.strides or len(shape) < 2:
         return False
     step, *strides = a.strides
@@ -303,7 +304,7 @@ def _apart(a: View, b: View, shape: tuple[int, ...]) -> bool:
 
 
 def _can_forward(entry: _Entry, joining: _Entry) -> bool:
-    """Return whether all that a loop reads of an earlier one is at the same point."""
+    """Return whether a loop reads an earlier loop's results at the same point only."""
     earlier, loop = entry.kernel, joining.kernel
     assert isinstance(earlier, Loop)
     assert isinstance(loop, Loop)
@@ -313,7 +314,7 @@ def _can_forward(entry: _Entry, joining: _Entry) -> bool:
         (view, *others) = _stored(earlier, root)
         if loop.reduced or others or not _reads_in_place(loop, root, view):
             return False
-    # What the earlier one reads must not be overwritten at another point by the loop.
+    # The loop must not overwrite what the earlier one reads at another point.
     for _, view in loop.outputs:
         root = view.buffer.root
         stored = _stored(earlier, root) if root in entry.writes else []
@@ -332,7 +333,7 @@ def _stored(loop: Loop, root: Buffer) -> list[View]:
 
 
 def _reads_in_place(loop: Loop, root: Buffer, view: View) -> bool:
-    """Return whether all that a loop reads of some memory is seen by this view."""
+    """Return whether a loop reads some memory by loads of the same view only."""
     return all(
         isinstance(expr, Load) and _same_elements(expr.view, view)
         for expr in loop.reading(root)
@@ -352,7 +353,7 @@ def _fused(earlier: Loop, loop: Loop) -> Loop:
 
 
 def _forwarded(expr: Expr, stored: dict[Buffer, Expr]) -> Expr:
-    """Replace loads of what the earlier loop stores by the value itself."""
+    """Replace loads of an earlier loop's results by the expressions stored."""
 
     def value(node: Expr) -> Expr:
         return (

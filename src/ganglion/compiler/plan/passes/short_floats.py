@@ -1,8 +1,8 @@
-"""Floats of 16 bits in a graph that computes in float32.
+"""Compute with 16-bit floats in float32.
 
-Behind this pass an array of 16 bits is read or written, never computed with: what a
-graph computes is float32, rounded to 16 bits wherever the graph says so. A product of
-rounded operands is exact on tensor cores too, as those keep the bits of a float16.
+After this pass, 16-bit arrays are only loaded and stored. Values are computed in
+float32, and rounded to 16 bits wherever the graph rounds them. Products of rounded
+operands are exact on tensor cores as well: TF32 keeps all bits of a float16.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from ganglion.compiler.ir.graph import (
 from ganglion.compiler.ir.pointwise import cast
 from ganglion.compiler.ir.scan import field, scan
 
-# Ops whose results are among their inputs, or differ in sign alone.
+# Ops whose results are exact in the type of their inputs.
 _EXACT = {*MOVING, "negative", "absolute", "sign", "maximum", "minimum", "max"}
 _EXACT |= {"max_pool", "floor", "round"}
 
 
 def compute_in_float32(graph: Graph) -> Graph:
-    """Return a graph that has floats of 16 bits at its ends alone."""
+    """Return a graph with 16-bit floats only as its inputs and outputs."""
     new = _widened(graph.outputs.values(), {})
     outputs = {
         name: _cast(new[value], value.dtype, value)
@@ -43,11 +43,11 @@ def compute_in_float32(graph: Graph) -> Graph:
 
 
 def _widened(
-    roots: Iterable[Value], known: Mapping[Value, Value]
+    roots: Iterable[Value], replaced: Mapping[Value, Value]
 ) -> dict[Value, Value]:
-    """Return for every value the one that stands for it in float32."""
-    new: dict[Value, Value] = dict(known)
-    for value in toposort(roots, ends=known):
+    """Return the float32 counterpart of every value; those in `replaced` are given."""
+    new: dict[Value, Value] = dict(replaced)
+    for value in toposort(roots, ends=replaced):
         if value in new:
             continue
         if isinstance(value, Node):
@@ -75,9 +75,9 @@ def _node(node: Node, new: Mapping[Value, Value]) -> Value:
     if node.op is gather:
         return _gathered(node, inputs)
     attrs = dict(node.attrs)
-    if "dtype" in attrs:  # of numbers that are counted or drawn
+    if "dtype" in attrs:  # of iota and of random numbers
         attrs["dtype"] = FLOAT32.name
-    if "value" in attrs:  # of a border
+    if "value" in attrs:  # of padding
         attrs["value"] = float(node.dtype.type(attrs["value"]))
     wide = Node(node.op, inputs, attrs, node.shape, FLOAT32, node.origin)
     is_exact = node.op.kind == "movement" and "dtype" not in attrs
@@ -85,7 +85,7 @@ def _node(node: Node, new: Mapping[Value, Value]) -> Value:
 
 
 def _body(body: Graph) -> Graph:
-    """Return the body of a loop, whose carries are float32 from step to step."""
+    """Return the body of a loop, with carries in float32."""
     inputs: dict[Value, Input] = {
         value: Input(value.name, value.shape, FLOAT32)
         for value in body.inputs
@@ -98,7 +98,7 @@ def _body(body: Graph) -> Graph:
 
 
 def _gathered(node: Node, inputs: tuple[Value, ...]) -> Value:
-    """Convert the rows that are taken from a table, not all of the table."""
+    """Return a gather that converts the rows it reads, and not the entire table."""
     table, index = inputs
     conversions: list[Value] = []
     while isinstance(table, Node) and table.op is cast:
@@ -111,7 +111,7 @@ def _gathered(node: Node, inputs: tuple[Value, ...]) -> Value:
 
 
 def _rounded(value: Value, node: Node) -> Value:
-    """Return a value as the type of a node can hold it, in float32."""
+    """Return a value in float32, rounded to the type of a node."""
     return _cast(_cast(value, node.dtype, node), FLOAT32, node)
 
 
@@ -119,7 +119,7 @@ def _cast(value: Value, dtype: np.dtype, like: Value) -> Value:
     if value.dtype == dtype:
         return value
     source = value.inputs[0] if isinstance(value, Node) and value.op is cast else value
-    if is_short(dtype) and source.dtype == dtype:  # it was converted from there
+    if is_short(dtype) and source.dtype == dtype:  # a round trip
         return source
     origin = like.origin if isinstance(like, Node) else None
     return Node(cast, (value,), {"dtype": dtype.name}, value.shape, dtype, origin)

@@ -1,4 +1,4 @@
-"""The CPU backend's runtime: find or compile the code, lay out memory, run steps."""
+"""The CPU backend's runtime: load or compile code, lay out memory, run steps."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ def unavailable_reason() -> str | None:
 
 
 def compile(program: Program) -> CompiledProgram:  # noqa: A001 (the backends' verb)
-    """Compile a program for this machine, or share the code of an equal one."""
+    """Compile a program for this machine, or reuse the code of an equal program."""
     with forks.held_off():
         key = _key_of(program)
         loaded = None if key is None else LOADED.get(key)
         if loaded is None:
             plan = build(program)
             loaded = Loaded(plan, *jit.load(plan), program.state)
-            if key is not None and loaded.constant_bytes() <= MOST_CONSTANT_BYTES:
+            if key is not None and loaded.constant_bytes() <= MAX_CONSTANT_BYTES:
                 LOADED.add(key, loaded)
         names = dict(zip(loaded.state, program.state, strict=True))
         return CompiledProgram(loaded.plan, loaded, names)
 
 
 def _key_of(program: Program) -> Hashable | None:
-    """Return all that the plan and the code of a program depend on."""
+    """Return everything that the plan and the code of a program depend on."""
     structure = program.structure
     if structure is None:
         return None
@@ -67,7 +67,7 @@ def _key_of(program: Program) -> Hashable | None:
 
 
 def free_memory() -> None:
-    """Free the memory that programs share while none runs, and the code of old ones."""
+    """Free the arenas that are not in use, and the code of programs that are gone."""
     with forks.held_off():
         ARENAS.free()
         LOADED.clear()
@@ -76,7 +76,7 @@ def free_memory() -> None:
 
 
 class Loaded(NamedTuple):
-    """A plan, its calls and their functions, and what its states are called."""
+    """A plan, its calls and their functions, and the names of its states."""
 
     plan: CpuPlan
     calls: list[Record]
@@ -84,49 +84,49 @@ class Loaded(NamedTuple):
     state: tuple[str, ...]
 
     def constant_bytes(self) -> int:
-        """Return how much memory its constants take."""
+        """Return the bytes of its constants."""
         buffers = {buffer for call in self.calls for buffer in call.buffers}
         return sum(buffer.nbytes for buffer in buffers if buffer.kind == "constant")
 
 
 class LoadedPrograms:
-    """What the last programs were compiled to: the same model is often made again.
+    """A least-recently-used cache of compiled programs.
 
-    For other folds of the data, other seeds or other rates, say.
+    The same model is often built again: for other folds of the data, seeds or rates.
     """
 
-    def __init__(self, most: int) -> None:
-        self._lock, self._most = threading.Lock(), most
+    def __init__(self, capacity: int) -> None:
+        self._lock, self._capacity = threading.Lock(), capacity
         self._loaded: OrderedDict[Hashable, Loaded] = OrderedDict()
 
     def get(self, key: Hashable) -> Loaded | None:
-        """Return what an equal program was compiled to, if any was."""
+        """Return the code of an equal program, None if there is none."""
         with self._lock:
             if key in self._loaded:
                 self._loaded.move_to_end(key)
             return self._loaded.get(key)
 
     def add(self, key: Hashable, loaded: Loaded) -> None:
-        """Keep one, instead of another that was not used for longest."""
+        """Add a program, evicting the least recently used one if there are too many."""
         with self._lock:
             self._loaded[key] = loaded
-            if len(self._loaded) > self._most:
+            if len(self._loaded) > self._capacity:
                 self._loaded.popitem(last=False)
 
     def clear(self) -> None:
-        """Keep none."""
+        """Remove all programs."""
         with self._lock:
             self._loaded.clear()
 
 
-LOADED = LoadedPrograms(most=64)
-MOST_CONSTANT_BYTES = 1 << 20  # of a program that is kept: tables of numbers are not
+LOADED = LoadedPrograms(capacity=64)
+MAX_CONSTANT_BYTES = 1 << 20  # of a program that is cached
 
 
 def callbacks_of(
     calls: Sequence[Record], errors: list[BaseException]
 ) -> dict[Buffer, Callback]:
-    """Return the host calls of a step, callable from compiled code."""
+    """Return callbacks through which compiled code makes a step's host calls."""
     return {
         buffer: Callback(buffer.function, errors, jit.native().flush_subnormals)
         for call in calls
@@ -136,7 +136,7 @@ def callbacks_of(
 
 
 class CompiledProgram:
-    """A plan as machine code, its memory, and the calls of a step."""
+    """A plan as machine code, with its memory and the calls of a step."""
 
     keeps_on_device = False
 
@@ -150,20 +150,19 @@ class CompiledProgram:
         if loaded is None:
             loaded = Loaded(plan, *jit.load(plan), tuple(plan.state))
         self._calls, self._functions = loaded.calls, loaded.functions
-        self._names = names  # of states, where the plan has others for them
+        self._names = names  # of the program's states, by the plan's names
         ARENAS.announce(self, plan.arena)
-        # Those that no run is using, by their number of threads.
+        # Unused layouts, by number of threads.
         self._layouts: defaultdict[int, list[Layout]] = defaultdict(list)
         self._teams: dict[int, Team] = {}
-        # By the most threads that may be used, and whether others use the machine.
-        self._known_trials: dict[tuple[int, bool], Trials] = {}
-        # What host calls raise, and the addresses that compiled code calls them at.
-        self._host_errors: list[BaseException] = []
+        # By the limit of threads, and whether other processes use the machine.
+        self._trials_of: dict[tuple[int, bool], Trials] = {}
+        self._host_errors: list[BaseException] = []  # raised by host calls
         self._callbacks = callbacks_of(self._calls, self._host_errors)
-        # Host calls have one list of errors: such programs run one at a time.
+        # Runs share the list of errors: programs with host calls run one at a time.
         self._calling_host = threading.Lock()
         # For tests: a number of threads even where it does not pay, and an arena full
-        # of NaN before each step, so that reads of unwritten memory show.
+        # of NaN before each step, to expose reads of unwritten memory.
         self.forced_threads: int | None = None
         self.poisons = False
 
@@ -185,22 +184,22 @@ class CompiledProgram:
         data = _contiguous(data)
         for name, array in data.items():
             addresses[name] = address_of(array)
-        own = state if type(state) is FixedArrays else _contiguous(state)
+        arrays = state if type(state) is FixedArrays else _contiguous(state)
         with forks.held_off():
             if self._callbacks:
-                self._run_with_host_calls(addresses, own, steps)
+                self._run_with_host_calls(addresses, arrays, steps)
             else:
-                self._run(addresses, own, steps)
-        if own is not state:
+                self._run(addresses, arrays, steps)
+        if arrays is not state:
             for name, array in state.items():
-                if own[name] is not array:
-                    array[...] = own[name]
+                if arrays[name] is not array:
+                    array[...] = arrays[name]
         return results
 
     def _run_with_host_calls(
         self, addresses: Addresses, state: Arrays, steps: int
     ) -> None:
-        """Run steps that call the host; put the state back if a call has failed."""
+        """Run steps with host calls; restore the state if one of them fails."""
         with self._calling_host:
             before = {name: array.copy() for name, array in state.items()}
             self._run(addresses, state, steps)
@@ -213,7 +212,7 @@ class CompiledProgram:
 
     def _run(self, addresses: Addresses, state: Arrays, steps: int) -> None:
         is_small = self._is_small(steps) and not (self.poisons or self.forced_threads)
-        if not is_small and self._share_out(addresses, state, steps):
+        if not is_small and self._run_side_by_side(addresses, state, steps):
             return
         arena = ARENAS.reserve(self.plan.arena)
         try:
@@ -227,7 +226,7 @@ class CompiledProgram:
     def _run_in_parts(
         self, addresses: Addresses, state: Arrays, steps: int, arena: np.ndarray
     ) -> None:
-        """Run steps; in parts, as long as it is not known on how many threads best."""
+        """Run steps; in parts, until the best number of threads has been measured."""
         done = 0
         while done < steps:
             if self.poisons:
@@ -240,15 +239,17 @@ class CompiledProgram:
             done += count
 
     def _after(self, addresses: Addresses, steps: int) -> dict[str, int]:
-        """Return addresses for a run that begins after some steps."""
+        """Return addresses for a run that starts after some steps."""
         results = self.plan.results.items()
         return {
             **addresses,
             **{name: addresses[name] + steps * each.nbytes for name, each in results},
         }
 
-    def _share_out(self, addresses: Addresses, state: Arrays, steps: int) -> bool:
-        """Run steps side by side if they do not depend on each other and it pays.
+    def _run_side_by_side(
+        self, addresses: Addresses, state: Arrays, steps: int
+    ) -> bool:
+        """Run steps in parallel if they are independent and it pays.
 
         Return whether they were run.
         """
@@ -256,7 +257,7 @@ class CompiledProgram:
             return False
         if self._is_small(steps) or self._counters is None:
             return False
-        # Here, because training never needs it.
+        # Imported here, because training does not need it.
         from ganglion.compiler.cpu import side_by_side
         from ganglion.compiler.cpu import threads as cpu_threads
 
@@ -266,7 +267,7 @@ class CompiledProgram:
         with cpu_threads.shared(count) as pool:
             if pool is None:
                 return False
-            if count not in self._teams:  # no other thread is here with the pool
+            if count not in self._teams:  # only the thread that holds the pool is here
                 layouts = [self._layout(1, self._counters) for _ in range(count)]
                 team = side_by_side.Team(self.plan, layouts, self._counters)
                 self._teams[count] = team
@@ -280,7 +281,7 @@ class CompiledProgram:
 
     @kept
     def _counters(self) -> Mapping[str, int] | None:
-        """By how much a step advances each state, None if it does more than that."""
+        """How far a step advances each state, None if it does more than count."""
         from ganglion.compiler.cpu import side_by_side
 
         counters = side_by_side.advanced(self.plan)
@@ -290,12 +291,12 @@ class CompiledProgram:
 
     @kept
     def _bytes_of_step(self) -> int:
-        """What a step reads and writes besides its data and its results."""
+        """The bytes that a step touches besides its data and results."""
         states = (buffer.nbytes for buffer in self.plan.state.values())
         return self.plan.arena + sum(states)
 
     def _next_part(self, steps: int) -> tuple[int, int, Trials | None]:
-        """Return on how many threads to run how many of some steps, and if to try."""
+        """Return threads and steps for the next part, and trials if it is a trial."""
         if self.poisons:
             return self._threads(steps), 1, None
         if self.forced_threads or self._is_small(steps) or config.threads() == 1:
@@ -303,8 +304,8 @@ class CompiledProgram:
         trials = self._trials(config.threads())
         if trials.is_decided or (count := trials.next()) is None:
             return trials.best, steps, None
-        enough = math.ceil(tuning.CPU.trial / trials.estimates[count])
-        return count, min(enough, steps), trials
+        trial_steps = math.ceil(tuning.CPU.trial / trials.estimates[count])
+        return count, min(trial_steps, steps), trials
 
     def _advance(
         self,
@@ -314,9 +315,9 @@ class CompiledProgram:
         threads: int,
         arena: np.ndarray,
     ) -> tuple[int, int]:
-        """Run some steps; return on how many threads, and the nanoseconds they took."""
+        """Run some steps; return the number of threads used, and the nanoseconds."""
         if threads > 1:
-            # Here, because small steps need no pool.
+            # Imported here, because small steps need no pool.
             from ganglion.compiler.cpu import threads as cpu_threads
 
             with cpu_threads.shared(threads) as pool:
@@ -341,9 +342,9 @@ class CompiledProgram:
         self._layouts[1].append(layout)
 
     def layout_for_scripts(self, steps: int) -> Layout | None:
-        """Take a layout for runs of so many steps in a script, None if it cannot be.
+        """Take a layout for runs of so many steps in a script, None if impossible.
 
-        There, a run has one thread, calls nothing of the host and returns nothing.
+        Runs in a script have a single thread, no host calls and no results.
         """
         if self._callbacks or self.poisons or self.plan.results or not self._calls:
             return None
@@ -354,41 +355,41 @@ class CompiledProgram:
         return layout
 
     def return_layout(self, layout: Layout) -> None:
-        """Give back a layout for one thread."""
+        """Return a layout for one thread to the pool of unused ones."""
         self._layouts[1].append(layout)
 
     def _threads(self, steps: int) -> int:
-        """Return how many threads pay: results are the same for any number."""
+        """Return the best number of threads; results do not depend on it."""
         if self.forced_threads:
             return self.forced_threads
         if self._is_small(steps):
             return 1
-        most = config.threads()
-        return self._trials(most).best if most > 1 else 1
+        limit = config.threads()
+        return self._trials(limit).best if limit > 1 else 1
 
     def _is_small(self, steps: int) -> bool:
-        """Return whether waking other threads takes longer than some steps."""
+        """Return whether waking other threads takes longer than running the steps."""
         return self._alone * steps < tuning.CPU.worth_waking
 
-    def _trials(self, most: int) -> Trials:
-        """Return what is known of the time on each number of threads."""
+    def _trials(self, limit: int) -> Trials:
+        """Return the trials of up to `limit` threads."""
         from ganglion.compiler.cpu import machine
         from ganglion.compiler.cpu import threads as cpu_threads
 
-        key = most, cpu_threads.crowded(1)
-        if key not in self._known_trials:
-            counts = machine.counts(most)
+        key = limit, cpu_threads.crowded(1)
+        if key not in self._trials_of:
+            counts = machine.counts(limit)
             estimates = {n: self._estimate(n, machine.barrier(n)) for n in counts[1:]}
-            self._known_trials[key] = machine.Trials({1: self._alone, **estimates})
-        return self._known_trials[key]
+            self._trials_of[key] = machine.Trials({1: self._alone, **estimates})
+        return self._trials_of[key]
 
     @kept
     def _alone(self) -> float:
-        """About how many nanoseconds a step takes on one thread."""
+        """The estimated nanoseconds of a step on one thread."""
         return self._estimate(1)
 
     def _estimate(self, threads: int, barrier: float = 0.0) -> float:
-        """Return about how many nanoseconds a step takes on some threads."""
+        """Return the estimated nanoseconds of a step on some threads."""
         total = 0.0
         plan = self.plan
         for kernel, how, call in zip(
@@ -399,7 +400,7 @@ class CompiledProgram:
         return total
 
     def _unused_layout(self, threads: int) -> Layout:
-        """Take a layout: runs at the same time have a table of pointers each."""
+        """Take an unused layout: each concurrent run needs its own."""
         try:
             return self._layouts[threads].pop()
         except IndexError:
@@ -418,44 +419,45 @@ class CompiledProgram:
 
 
 # ---- memory --------------------------------------------------------------------------
-# Programs run one after the other, and nothing in an arena outlives a step: so the
-# steps of training, testing and prediction need the memory of the largest, not the sum.
-# A tape holds every call of a step, with its pointers and what the thread runs of it.
+# Nothing in an arena outlives a step, and programs run one after the other: the steps
+# of training, testing and prediction share the memory of the largest.
 #
-# Tapes have records of five words: function, arguments, end and start of the thread's
-# range, barrier or not. Where there is much to do, a record without a function stands
-# before some that are run slice by slice: (0, ranges, number of records, threads,
-# barrier or not), and those hold the size of a slice, the end of the range, and the
-# cursors: how many of their pointers move with the slices, then of each its slot, its
-# address for slice 0, and the bytes of a slice that it moves back by. Each thread owns
-# a range of the slices and takes one at a time; a thread that is done steals from the
-# others, so that one that was interrupted holds up nobody for long.
+# A tape holds the calls of a step for one thread, as records of five words: function,
+# arguments, end and start of the thread's range, and whether a barrier follows.
+#
+# Large kernels are run slice by slice. A record without a function precedes them: (0,
+# ranges, number of records, threads, whether a barrier follows). Their own records hold
+# the size of a slice, the end of the range, and cursors: the number of pointers that
+# move with the slices, then for each its slot, its address for slice 0, and the bytes
+# of a slice that it moves back by. Each thread owns a range of slices and takes one at
+# a time; a thread that is done steals from the others, so that an interrupted thread
+# does not hold up the rest.
 
 _LINE = 8  # words of a cache line
 RECORD_WORDS = 5
-# Words of a job: steps, threads, barrier, spins; then of each thread its tape, its
-# cursors, and how many steps fewer it runs.
+# Words of a job: steps, threads, barrier, spins; then for each thread its tape, its
+# cursors, and the number of steps that it skips.
 JOB_WORDS, THREAD_WORDS = 4, 5
-# Words of a thread's range of slices, a cache line: taken so far, first, how many.
+# Words of a thread's range of slices, padded to a cache line: taken, first, count.
 RANGE_WORDS = 8
 CORES = os.cpu_count() or 1
 
 
 class Arenas:
-    """Lends arenas; keeps the largest ones while some program may need them again.
+    """A pool of arenas, which keeps the largest while a program may need them.
 
-    Programs that run one after the other use one. Threads of Python may run programs
-    beside each other: as many are kept as there are cores.
+    Programs that run one after the other share an arena. Python threads may run
+    programs concurrently: at most as many arenas are kept as there are cores.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._free: list[np.ndarray] = []  # the largest last
-        self._needed: Counter[int] = Counter()
-        self._gone: deque[int] = deque()  # what programs needed that are gone
+        self._needed: Counter[int] = Counter()  # programs by the size that they need
+        self._gone: deque[int] = deque()  # sizes that programs needed which are gone
 
     def announce(self, owner: object, nbytes: int) -> None:
-        """Note that a program will need so much, for as long as it lives."""
+        """Note that a program needs an arena of this size for as long as it lives."""
         with self._lock:
             self._needed[nbytes] += 1
             self._settle()
@@ -463,7 +465,7 @@ class Arenas:
 
     def _forget(self, nbytes: int) -> None:
         self._gone.append(nbytes)
-        # A finalizer may run while this very thread holds the lock: it must not wait.
+        # A finalizer may run in a thread that holds the lock: it must not wait for it.
         if self._lock.acquire(blocking=False):
             try:
                 self._settle()
@@ -471,35 +473,35 @@ class Arenas:
                 self._lock.release()
 
     def _settle(self) -> None:
-        """Count off programs that are gone; free an arena that none needs any more."""
+        """Uncount programs that are gone; free arenas that are larger than needed."""
         if not self._gone:
             return
         while self._gone:
             self._needed[self._gone.popleft()] -= 1
-        self._needed += Counter()  # drops what is no longer needed at all
-        most = max(self._needed, default=0)
-        self._free = [arena for arena in self._free if len(arena) <= most]
+        self._needed += Counter()  # drops sizes whose count is zero
+        largest = max(self._needed, default=0)
+        self._free = [arena for arena in self._free if len(arena) <= largest]
 
     def reserve(self, nbytes: int) -> np.ndarray:
-        """Reserve at least this much; programs that run at once get their own."""
+        """Return an arena of at least this size, which no other run uses."""
         with self._lock:
             if self._gone:
                 self._settle()
             arena = self._free.pop() if self._free else None
         if arena is None or len(arena) < nbytes:
-            arena = None  # free the small one before there is a large one
+            arena = None  # frees the small arena before a large one is allocated
             arena = aligned(nbytes)
         return arena
 
     def release(self, arena: np.ndarray) -> None:
-        """Take back what was reserved."""
+        """Return an arena to the pool."""
         with self._lock:
             insort(self._free, arena, key=len)
             if len(self._free) > CORES:
                 del self._free[0]
 
     def free(self) -> None:
-        """Free what is not reserved now; the next run allocates it anew."""
+        """Free all arenas that are not reserved."""
         with self._lock:
             self._free = []
 
@@ -508,7 +510,7 @@ ARENAS = Arenas()
 
 
 def share(parallel: int, grain: int, thread: int, threads: int) -> tuple[int, int]:
-    """Return the range that one of some threads runs, in whole grains.
+    """Return the range of a kernel that a thread runs, in complete grains.
 
     >>> [share(10, 4, thread, 2) for thread in range(2)]
     [(0, 8), (8, 10)]
@@ -519,7 +521,7 @@ def share(parallel: int, grain: int, thread: int, threads: int) -> tuple[int, in
 
 
 def largest_share(call: Record, threads: int) -> float:
-    """Return the part of a kernel that its busiest thread runs.
+    """Return the fraction of a kernel that its busiest thread runs.
 
     >>> [largest_share(Record("f", (), 1000, 100), threads) for threads in (4, 16)]
     [0.3, 0.1]
@@ -529,19 +531,19 @@ def largest_share(call: Record, threads: int) -> float:
 
 
 def _slices(call: Record, threads: int) -> int:
-    """Return how many slices threads may take a kernel in: none of them is empty.
+    """Return into how many slices a kernel is divided, none of them empty.
 
     >>> [_slices(Record("f", (), 1000, 64), threads) for threads in (2, 16)]
     [16, 16]
     >>> [_slices(Record("f", (), 128, 1), threads) for threads in (2, 16)]
     [16, 64]
     """
-    most = max(tuning.CPU.kernel_slices, tuning.CPU.slices_of_thread * threads)
-    return -(-call.grains // -(-call.grains // most))
+    limit = max(tuning.CPU.kernel_slices, tuning.CPU.slices_of_thread * threads)
+    return -(-call.grains // -(-call.grains // limit))
 
 
 class Layout:
-    """A program laid out for a number of threads; functions are known by address."""
+    """A program laid out for a number of threads: pointers, tapes and a job."""
 
     def __init__(
         self,
@@ -554,7 +556,7 @@ class Layout:
         moving: Container[str] = (),
     ) -> None:
         self._plan, self._calls, self._threads = plan, calls, threads
-        # Whose address a slot holds; None where it holds the value of a parameter.
+        # The buffer whose address a slot holds; None for the value of a parameter.
         slots = [
             buffer
             for call in calls
@@ -574,8 +576,8 @@ class Layout:
             start = first + len(call.buffers)
             end = start + len(call.parameters)
             self._pointers[:, start:end] = call.parameters
-        self._constants: list[np.ndarray] = []  # keeps them alive
-        # What is bound in every run: data, results, and states that are `moving`.
+        self._constants: list[np.ndarray] = []  # references that keep them alive
+        # Slots that every run binds: of data, results, and states in `moving`.
         of_run: defaultdict[str, list[int]] = defaultdict(list)
         of_state: defaultdict[str, list[int]] = defaultdict(list)  # the other states
         for column, buffer in enumerate(slots):
@@ -600,7 +602,7 @@ class Layout:
         self._offsets = np.array(offsets, np.int64)
         self._arena: weakref.ref[np.ndarray] | None = None
         self._first = 0
-        # Of pointers that move with slices: for slice 0, and that without the arena.
+        # Of pointers that move with slices: addresses for slice 0, and their offsets.
         self._slice_cursors: list[tuple[np.ndarray, np.ndarray]] = []
         functions = [address(call.function) for call in calls]
         self._tapes = [self._tape(functions, thread) for thread in range(threads)]
@@ -614,20 +616,20 @@ class Layout:
         self._address = int(job.ctypes.data)
 
     def _slots_of(self, columns: Mapping[str, list[int]]) -> dict[str, list[int]]:
-        """Return where in the table of all threads arrays are pointed to."""
+        """Return the slots of arrays in all threads, given their columns."""
         threads, width = self._pointers.shape
         starts = range(0, threads * width, width)
         return {
-            name: [start + column for start in starts for column in own]
-            for name, own in columns.items()
+            name: [start + column for start in starts for column in array_columns]
+            for name, array_columns in columns.items()
         }
 
     def _arena_offsets(self, thread: int) -> list[int]:
-        """Return where in the arena a thread finds the buffers of the calls."""
+        """Return the offsets in the arena of the calls' buffers, for a thread."""
         offsets = []
         for number, call in enumerate(self._calls):
             private = self._plan.kernels[number].private()
-            part = thread  # of private buffers: no two threads use the same
+            part = thread  # of private buffers
             if self._threads > call.grains:
                 part = self._range(number, thread)[0] // call.grain
             for buffer in call.buffers:
@@ -639,29 +641,29 @@ class Layout:
         return offsets
 
     def _tape(self, functions: Sequence[int], thread: int) -> np.ndarray:
-        """Return the records of one thread, without those it runs nothing of."""
+        """Return the records of a thread, without kernels of which it runs nothing."""
         records: list[tuple[int, ...]] = []
         for run in self._plan.runs():
-            own: list[tuple[int, ...]] = []
+            of_run: list[tuple[int, ...]] = []
             ranges = self._ranges.get(run.start)
             if ranges is not None:
-                own.append((0, int(ranges.ctypes.data), len(run), self._threads, 0))
+                of_run.append((0, int(ranges.ctypes.data), len(run), self._threads, 0))
             for number, low, high in self._work(run, thread):
                 slot = self._first_slot[number]
                 arguments = int(self._pointers[thread, slot:].ctypes.data)
                 cursors = 0 if ranges is None else self._cursors_of(number, thread)
-                own.append((functions[number], arguments, high, low, cursors))
+                of_run.append((functions[number], arguments, high, low, cursors))
             if self._plan.execution[run.stop - 1].barrier and self._threads > 1:
-                own = own or [(0,) * RECORD_WORDS]
+                of_run = of_run or [(0,) * RECORD_WORDS]
                 last = -1 if ranges is None else 0
-                own[last] = (*own[last][:-1], 1)
-            records += own
+                of_run[last] = (*of_run[last][:-1], 1)
+            records += of_run
         return np.array(records or [(0,) * RECORD_WORDS], np.int64)
 
     def _cursors_of(self, number: int, thread: int) -> int:
-        """Return the pointers of a call that move so that a thread has one slice."""
+        """Return cursors that keep a call's tile-local pointers at the same memory."""
         segment, slices = self._segments[number], self._slices[number]
-        # Far apart: processors prefetch, and would take lines from one another.
+        # Threads use distant memory: prefetched lines would be shared falsely.
         part, _ = share(slices, 1, thread, self._threads)
         words: list[int] = []
         for slot, buffer in enumerate(self._calls[number].buffers):
@@ -676,15 +678,15 @@ class Layout:
         return int(cursors.ctypes.data)
 
     def _has_short_slice(self, number: int) -> bool:
-        """Return whether a thread would have no more room than a smaller last slice."""
+        """Return whether a thread's memory would be that of a smaller last slice."""
         segment, slices = self._segments[number], self._slices[number]
         last, _ = share(slices, 1, self._threads - 1, self._threads)
         return segment is not None and segment.units > 0 and last == slices - 1
 
     def _work(self, run: range, thread: int) -> Iterator[tuple[int, int, int]]:
-        """Yield kernels and the range that a thread runs of them.
+        """Yield kernels, with the range of each that a thread runs.
 
-        Where threads take slices as they go: the end of all, and the size of a slice.
+        If threads take slices dynamically: with the end and the size of a slice.
         """
         slices = self._slices[run.start]
         if run.start in self._ranges:
@@ -707,7 +709,7 @@ class Layout:
                     yield number, index * size, min((index + 1) * size, end)
 
     def _range(self, number: int, thread: int) -> tuple[int, int]:
-        """Return what a thread runs of a kernel."""
+        """Return the range of a kernel that a thread runs."""
         call = self._calls[number]
         if self._threads == 1:
             return 0, call.parallel
@@ -716,7 +718,7 @@ class Layout:
         return share(call.parallel, call.grain, thread, self._threads)
 
     def _slice_ranges(self) -> dict[int, np.ndarray]:
-        """Return the threads' ranges of the runs whose slices they take as they go."""
+        """Return the threads' ranges of slices, for runs with dynamic slices."""
         ranges_of = {}
         for run in self._plan.runs():
             if self._plan.execution[run.start].one_thread:
@@ -740,7 +742,7 @@ class Layout:
         return ranges_of
 
     def _cursors(self, slots: Sequence[Buffer | None], thread: int) -> np.ndarray:
-        """Return the pointers that move on after each step, and by how much."""
+        """Return the pointers that advance after each step, with their strides."""
         start = int(self._pointers[thread].ctypes.data)
         cursors = [
             (start + 8 * column, buffer.nbytes)
@@ -756,9 +758,9 @@ class Layout:
         arena: np.ndarray,
         first: int = 0,
     ) -> None:
-        """Point at data and results, at the state, and into the arena from a byte on.
+        """Set all pointers; the arena starts at byte `first`.
 
-        Only what may have changed is written.
+        Only pointers that may have changed are written.
         """
         if self._arena is None or self._arena() is not arena or self._first != first:
             self._arena, self._first = weakref.ref(arena), first
@@ -781,11 +783,11 @@ class Layout:
 
     @property
     def takes_slices(self) -> bool:
-        """Whether threads take slices as they go, which each run begins to count."""
+        """Whether threads take slices dynamically, which each run counts anew."""
         return bool(self._ranges)
 
     def job(self, steps: int, barrier: int = 0, spins: int = 0) -> int:
-        """Return the address of the job of some steps."""
+        """Return the address of the job that runs some steps."""
         self._job[0], self._job[2], self._job[3] = steps, barrier, spins
         for ranges in self._ranges.values():
             ranges[:, 0] = 0
@@ -793,9 +795,9 @@ class Layout:
 
 
 def new_job(parts: Sequence[tuple[int, int, int, int]]) -> np.ndarray:
-    """Return a job with these parts of its threads: tape, its length, cursors, theirs.
+    """Return a job with the tapes and cursors of its threads, each with its length.
 
-    Its steps, its barrier and how long to spin there are still to be filled in.
+    Steps, barrier and spins are filled in before it runs.
     """
     words = [0, len(parts), 0, 0, *(word for part in parts for word in (*part, 0))]
     assert len(words) == JOB_WORDS + THREAD_WORDS * len(parts)
@@ -803,7 +805,7 @@ def new_job(parts: Sequence[tuple[int, int, int, int]]) -> np.ndarray:
 
 
 def _contiguous(arrays: Arrays) -> dict[str, np.ndarray]:
-    """Return contiguous arrays: those that are not, as copies."""
+    """Return arrays, with contiguous copies of those that are not."""
     return {
         name: array if array.flags.c_contiguous else np.asarray(array, order="C")
         for name, array in arrays.items()
@@ -811,7 +813,7 @@ def _contiguous(arrays: Arrays) -> dict[str, np.ndarray]:
 
 
 def address_of(array: np.ndarray) -> int:
-    """Return where the numbers of an array begin."""
+    """Return the address of an array's first element."""
     try:
         return addressof(c_char.from_buffer(array))  # type: ignore[arg-type]
     except (TypeError, ValueError, BufferError):  # read-only, or empty: the slow way

@@ -1,7 +1,7 @@
-"""Sums of columns, in products: the gradient of a bias beside that of the weights.
+"""Fuse column sums into products: the gradients of biases into those of weights.
 
-Both read all rows of the same slopes, which are often larger than any cache. A product
-that goes through them panel by panel adds up the columns on its way.
+Both read all rows of the same gradients, which are often larger than any cache. A
+product that reads them panel by panel sums their columns along the way.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from ganglion.compiler.plan.plan import Uses
 
 
 class Sums(NamedTuple):
-    """The numbers of the loops, one or two, that add up columns, and the result."""
+    """One or two loops that sum columns, by number, and their result."""
 
     loops: list[int]
     result: Buffer
 
 
 def sum_in_products(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Return the kernels with sums of columns computed by products."""
-    left = dict(enumerate(kernels))  # by number: what is gone leaves a gap
+    """Return the kernels with column sums fused into products."""
+    left = dict(enumerate(kernels))  # by number, with gaps where loops were fused
     uses = Uses(kernels)
     for now, product in enumerate(kernels):
         if not isinstance(product, Contract) or not _suits(product):
@@ -49,7 +49,7 @@ def sum_in_products(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 
 def _suits(product: Contract) -> bool:
-    """Return whether a product goes through all of its right operand by panels."""
+    """Return whether a product reads all of its right operand panel by panel."""
     axes = (product.rows, product.columns, product.inner)
     if product.batch or any(len(axis) > 1 for axis in axes):
         return False
@@ -58,13 +58,13 @@ def _suits(product: Contract) -> bool:
     (inner,), (columns,) = product.inner, product.columns
     view = replace(product.right, strides=(inner.right, columns.right))
     is_matrix = columns.right == 1 and _covers(view, (inner.size, columns.size))
-    # Also without lists of zeros: leaving those out changes no bit of a result.
+    # Lists of nonzeros must not decide: results have the same bits with them.
     plain = replace(product, nonzeros=None)
     return is_matrix and (product.packed is not None or goes_by_panels(plain))
 
 
 def _covers(view: View, shape: Sequence[int]) -> bool:
-    """Return whether a loop sees every element of a buffer, once."""
+    """Return whether a loop visits every element of a buffer exactly once."""
     size = 1
     for stride, count in sorted(zip(view.strides, shape, strict=True)):
         if count > 1 and stride != size:
@@ -76,7 +76,7 @@ def _covers(view: View, shape: Sequence[int]) -> bool:
 def _sums_of(
     kernels: Mapping[int, Kernel], uses: Uses, product: Contract
 ) -> Iterator[Sums]:
-    """Yield the sums of the columns of a product's right operand."""
+    """Yield the column sums of a product's right operand."""
     width = product.columns[0].size
     for first in uses.readers[product.right.buffer.key]:
         partial = _summed(kernels[first], width)
@@ -93,25 +93,25 @@ def _sums_of(
 
 
 def _summed(kernel: Kernel, width: int) -> Buffer | None:
-    """Return what a loop stores that adds up rows of so many columns."""
+    """Return the result of a loop that sums rows of this width, None for others."""
     if not isinstance(kernel, Loop) or kernel.how != "sum" or kernel.adds:
         return None
     (expr, target), *more = kernel.outputs
     if more or not isinstance(expr, Load) or not kernel.outer:
         return None
-    stays = expr.view.strides[len(kernel.outer) - 1] == 1  # columns stay columns
+    keeps_columns = expr.view.strides[len(kernel.outer) - 1] == 1
     stored = target.strides == row_major(kernel.outer) and _covers(target, kernel.outer)
     complete = _covers(expr.view, kernel.shape) and kernel.outer[-1] % width == 0
-    return target.buffer if stays and stored and complete else None
+    return target.buffer if keeps_columns and stored and complete else None
 
 
 def _can_join(uses: Uses, product: Contract, sums: Sums, now: int, at: int) -> bool:
-    """Return whether a product can run at a number, or before, and add up columns."""
+    """Return whether a product can move from `now` to `at`, and compute the sums."""
     result, out = sums.result, product.out.buffer
     if result.kind != "arena" or result.dtype != out.dtype:
         return False
     needed = [n for b in product.reads() for n in uses.writers[b.key]]
     touched = (*uses.readers[out.key], *uses.writers[out.key])
     is_free = not any(at <= n < now for n in touched)
-    alone = uses.writers[result.key] == [sums.loops[-1]]
-    return alone and is_free and all(n < at for n in needed)
+    is_only_writer = uses.writers[result.key] == [sums.loops[-1]]
+    return is_only_writer and is_free and all(n < at for n in needed)

@@ -1,4 +1,4 @@
-"""Loop kernels in LLVM IR: maps, transposes and reductions."""
+"""Emit loops as LLVM IR: maps, transposes and reductions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _in_rows(expr: Expr) -> TypeGuard[Load]:
     return isinstance(expr, Load) and expr.view.buffer.nbytes > least
 
 
-# Functions that are long chains of instructions of vectors, without a branch.
+# Functions that are long dependent chains of vector instructions, without branches.
 _CHAINS = FUNCTIONS - {"divide", "sqrt", "sin", "cos"}
 
 
@@ -57,10 +57,10 @@ def _is_chain(expr: Expr) -> bool:
 
 
 def prefetched_rows(kernel: Loop) -> dict[View, int]:
-    """Return the views that walk through several rows of an array at once.
+    """Return the views to prefetch in software, each with a distance in elements.
 
-    Each row is a page or so, beyond which the processor does not prefetch by itself:
-    the row below, so many elements farther on, is prefetched.
+    They read several rows of an array at once, about a page apart, which is too far for
+    hardware prefetchers: the next row is prefetched.
     """
     views = {expr.view for expr in kernel.leaves if _in_rows(expr)}
     if not views:
@@ -77,12 +77,12 @@ def prefetched_rows(kernel: Loop) -> dict[View, int]:
 
 
 class Facts(NamedTuple):
-    """What the text of a loop depends on besides sizes that may be parameters."""
+    """Properties of a loop's sizes, on which its text depends."""
 
-    transposes: bool  # it does nothing but exchange rows and columns, of many vectors
-    is_narrow: bool  # its sums are so short that they are added up in their own type
-    fits_vector: bool  # all that it looks for the largest of does
-    prefetched: Mapping[View, int]
+    transposes: bool  # a large matrix, and does nothing else
+    is_narrow: bool  # sums are short enough to be computed in their own type
+    fits_vector: bool  # the elements of an argmax fit into a vector
+    prefetched: Mapping[View, int]  # with distances
 
     @staticmethod
     def of(kernel: Loop) -> Facts:
@@ -107,9 +107,9 @@ def _transposes(kernel: Loop) -> bool:
 
 
 def suits_lanes(kernel: Loop) -> bool:
-    """Return whether lanes of a reduction are neighbours along the last outer axis.
+    """Return whether a reduction is vectorized along its last outer axis.
 
-    They are if its results, and what it reads, lie side by side there.
+    It is if its results and operands are contiguous along that axis.
     """
     axis = len(kernel.outer) - 1
     if axis < 0 or any(view.strides[axis] != 1 for _, view in kernel.outputs):
@@ -124,7 +124,7 @@ def suits_lanes(kernel: Loop) -> bool:
 
 
 def is_gathered(expr: Expr, axis: int) -> bool:
-    """Return whether lanes along an axis are loaded one by one."""
+    """Return whether lanes along an axis are loaded by a gather."""
     if isinstance(expr, Load):
         return expr.view.strides[axis] not in (0, 1)
     if isinstance(expr, Indirect):
@@ -132,12 +132,12 @@ def is_gathered(expr: Expr, axis: int) -> bool:
     return False
 
 
-# Instructions that fail for a zero, which lanes beyond the end of an axis have.
+# Ops that trap for a divisor of zero, which masked-off lanes have.
 _QUOTIENTS = {"divide", "remainder"}
 
 
 def fails_at_zero(expr: Expr) -> bool:
-    """Return whether an expression divides whole numbers."""
+    """Return whether an expression is an integer division."""
     is_quotient = isinstance(expr, Apply) and expr.op in _QUOTIENTS
     return is_quotient and expr.dtype.kind != "f"
 
@@ -156,7 +156,7 @@ class LoopText:
         self._can_mask = not any(map(fails_at_zero, walk(*self.exprs)))
 
     def emit(self) -> Emitted:
-        """Emit the loops."""
+        """Return the text of the loop."""
         if self.kernel.reduced:
             return self._reduction()
         if not self.kernel.shape:
@@ -185,11 +185,11 @@ class LoopText:
         return self.emitter.emitted(parallel, grain)
 
     def map_over(self, before: list[str], ranges: list[Range]) -> None:
-        """Compute and store, for all points of the last axes at some indices."""
+        """Emit the computation over `ranges` of the last axes, at indices `before`."""
         kernel, axis, last = self.kernel, len(ranges) - 1, len(before + ranges) - 1
         repeats = kernel.adds and self.views[0].strides[last] == 0
-        waits = not kernel.adds and any(map(_is_chain, walk(*self.exprs)))
-        together = CPU.chains if waits else 1
+        has_chains = not kernel.adds and any(map(_is_chain, walk(*self.exprs)))
+        interleaved = CPU.chains if has_chains else 1
         exprs, can_mask = kernel.every_expr, self._can_mask
         can_mask = can_mask and all(view.strides[last] == 1 for view in self.views)
         masked = can_mask and not any(is_gathered(expr, last) for expr in exprs)
@@ -212,12 +212,12 @@ class LoopText:
             if once:
                 self.emitter.in_masked_vectors(*ranges[axis], store)
             else:
-                self.emitter.in_vectors(*ranges[axis], store, together, masked)
+                self.emitter.in_vectors(*ranges[axis], store, interleaved, masked)
 
         self.emitter.nest(ranges[:axis], row)
 
     def _transpose(self) -> Emitted:
-        """Exchange rows and columns, a square of vectors at a time."""
+        """Emit a transpose by squares of vectors."""
         (expr,), (target,) = self.exprs, self.views
         emitter, text = self.emitter, self.text
         assert isinstance(expr, Load)
@@ -265,18 +265,15 @@ class LoopText:
         grain = WIDTH if across and len(ranges) == 1 else 1
         return self.emitter.emitted(kernel.outer[0] if ranges else 1, grain)
 
-    def _firsts(self, width: int, narrow: bool = False) -> list[Val]:
-        """Return what each total starts from.
-
-        Unless narrow, in float64 for sums, so that long ones keep their digits.
-        """
-        firsts = []
+    def _initial(self, width: int, narrow: bool = False) -> list[Val]:
+        """Return the initial totals: of float sums in float64, unless narrow."""
+        totals = []
         for expr in self.exprs:
             wide = self.kernel.how == "sum" and expr.dtype.kind == "f" and not narrow
             dtype = F64 if wide else expr.dtype
-            first = _identity(self.kernel.how, dtype)
-            firsts.append(self.maths.constant(first, dtype, width))
-        return firsts
+            identity = _identity(self.kernel.how, dtype)
+            totals.append(self.maths.constant(identity, dtype, width))
+        return totals
 
     def _joined(self, total: Val, value: Val, how: str = "") -> Val:
         value = self.maths.cast(value, total.dtype)
@@ -285,7 +282,7 @@ class LoopText:
         return self.maths.extreme(total, value, True)
 
     def _joined_at(self, at: list[str], vector: int, totals: list[Val]) -> list[Val]:
-        """Join the values at some indices to their totals, products by fma."""
+        """Combine totals with the values at some indices, products by fma."""
         factors = [
             self._factors(expr, total)
             for expr, total in zip(self.exprs, totals, strict=True)
@@ -300,7 +297,7 @@ class LoopText:
         ]
 
     def _factors(self, expr: Expr, total: Val) -> tuple[Expr, ...]:
-        """Return the factors, if products are added up in their own type."""
+        """Return the factors of a product that is summed in its own type."""
         is_product = isinstance(expr, Apply) and expr.op == "multiply"
         is_sum = self.kernel.how == "sum" and expr.dtype.kind == "f"
         fits = is_product and is_sum and total.dtype == expr.dtype
@@ -313,11 +310,11 @@ class LoopText:
             self.emitter.store_view(value, view, at, vector, width)
 
     def _reduce_across(self, ranges: list[Range]) -> None:
-        """Lanes are neighbouring results; each adds up its own column."""
+        """Emit a reduction whose lanes are adjacent results."""
         axis = len(ranges) - 1
         size = self.kernel.shape[axis]
         count = max(1, CPU.column_accumulators // len(self.views))
-        count = 1 << (count.bit_length() - 1)  # what is run together is a power of two
+        count = 1 << (count.bit_length() - 1)  # vectors of a panel: a power of two
 
         def row(at: list[str]) -> None:
             if axis == 0 or not is_known(size):
@@ -342,38 +339,38 @@ class LoopText:
         self.emitter.nest(ranges[:axis], row)
 
     def _columns(self, at: list[str], first: str, widths: list[int]) -> None:
-        """Reduce some vectors of columns in one walk over the reduced axes."""
+        """Reduce some vectors of columns in a single pass over the reduced axes."""
         axis, each = len(self.kernel.outer) - 1, len(self.views)
         columns = [self.text.add(first, v * WIDTH) for v in range(len(widths))]
 
-        def firsts(narrow: bool = False) -> list[Val]:
-            return [total for w in widths for total in self._firsts(w, narrow)]
+        def initial(narrow: bool = False) -> list[Val]:
+            return [total for w in widths for total in self._initial(w, narrow)]
 
         def add_up(inner: list[str], totals: list[Val]) -> list[Val]:
             sums = []
             for v, column in enumerate(columns):
-                own = totals[v * each : (v + 1) * each]
-                sums += self._joined_at([*at, column, *inner], axis, own)
+                of_column = totals[v * each : (v + 1) * each]
+                sums += self._joined_at([*at, column, *inner], axis, of_column)
             return sums
 
-        totals = self._sums(firsts, add_up)
+        totals = self._sums(initial, add_up)
         for v, (column, width) in enumerate(zip(columns, widths, strict=True)):
             self._finish(totals[v * each : (v + 1) * each], [*at, column], width)
 
     def _sums(
         self,
-        firsts: Callable[[bool], list[Val]],
+        initial: Callable[[bool], list[Val]],
         add_up: Callable[[list[str], list[Val]], list[Val]],
     ) -> list[Val]:
         """Carry totals through the reduced axes.
 
-        Short runs are added up in their own type; their sums in a wider one, so that
-        long sums keep their digits and conversions cost little.
+        Short runs are summed in their own type, and the runs' sums in a wider type, so
+        that long sums are accurate and conversions are few.
         """
         kernel, text, run = self.kernel, self.text, CPU.narrow_sum
         reduced = range(len(kernel.outer), len(kernel.shape))
         if kernel.how != "sum" or self.facts.is_narrow:
-            return self._nested(reduced, [], firsts(True), add_up)
+            return self._nested(reduced, [], initial(True), add_up)
         size = kernel.shape[reduced[-1]]
         middle = text.rounded_down(size, run)
 
@@ -383,7 +380,7 @@ class LoopText:
                     start,
                     stop,
                     1,
-                    firsts(True),
+                    initial(True),
                     lambda index, carried: add_up([*inner, index], carried),
                 )
                 return list(map(self._joined, totals, sums))
@@ -397,7 +394,7 @@ class LoopText:
             )
             return add_run(str(middle), str(size), totals) if middle != size else totals
 
-        return self._nested(reduced[:-1], [], firsts(False), runs)
+        return self._nested(reduced[:-1], [], initial(False), runs)
 
     def _nested(
         self,
@@ -418,15 +415,15 @@ class LoopText:
         )
 
     def _reduce_along(self, at: list[str]) -> None:
-        """Lanes are neighbours along the last reduced axis, joined at the end."""
+        """Emit a reduction whose lanes are adjacent elements, combined at the end."""
         size = self.kernel.shape[-1]
         if not is_known(size):
             self._finish(self._along_unknown(at, str(size)), at, 1)
             return
-        middle, rest = size // WIDTH * WIDTH, size % WIDTH
+        middle, remainder = size // WIDTH * WIDTH, size % WIDTH
         parts = [self._through(at, 0, middle, WIDTH)] if middle else []
-        parts += [self._through(at, middle, size, rest)] if rest else []
-        totals, *more = parts or [self._firsts(1)]  # there may be nothing to reduce
+        parts += [self._through(at, middle, size, remainder)] if remainder else []
+        totals, *more = parts or [self._initial(1)]  # the axis may be empty
         for other in more:
             totals = list(map(self._joined, totals, other))
         self._finish(totals, at, 1)
@@ -434,34 +431,34 @@ class LoopText:
     def _through(
         self, at: list[str], start: Position, stop: Position, width: int
     ) -> list[Val]:
-        """Join the elements of a part of the last axis, of some lanes."""
+        """Reduce a part of the last axis, with this many lanes."""
         last = len(self.kernel.shape) - 1
 
-        def vectors(here: list[str], totals: list[Val]) -> list[Val]:
+        def vectors(outer: list[str], totals: list[Val]) -> list[Val]:
             return self.text.carry(
                 start,
                 stop,
                 width,
                 totals,
-                lambda index, now: self._joined_at([*here, index], last, now),
+                lambda index, now: self._joined_at([*outer, index], last, now),
             )
 
-        firsts = self._firsts(width, self.facts.is_narrow)
+        initial = self._initial(width, self.facts.is_narrow)
         reduced = range(len(self.kernel.outer), last)
-        totals = self._nested(reduced, at, firsts, vectors)
+        totals = self._nested(reduced, at, initial, vectors)
         return [self._fold(total) for total in totals]
 
     def _along_unknown(self, at: list[str], size: str) -> list[Val]:
-        """Join the elements of an axis whose length is a parameter.
+        """Reduce an axis whose length is a parameter.
 
-        A part without elements is left out of the total, as if it were not there.
+        Complete vectors or the remainder may be empty, and are then ignored.
         """
         text, maths = self.text, self.maths
         middle = text.rounded_down(size, WIDTH)
         count = text.let(f"and i64 {size}, {WIDTH - 1}")
         full = self._through(at, 0, middle, WIDTH)
-        some = text.let(f"icmp ne i64 {count}, 0")
-        once = text.let(f"zext i1 {some} to i64")
+        has_tail = text.let(f"icmp ne i64 {count}, 0")
+        once = text.let(f"zext i1 {has_tail} to i64")
         only = Val(text.let(f"icmp eq i64 {middle}, 0"), BOOL, 1)
 
         def joined(_: str, totals: list[Val]) -> list[Val]:
@@ -476,7 +473,7 @@ class LoopText:
         return text.carry(0, once, 1, full, joined)
 
     def _fold(self, vector: Val, how: str = "") -> Val:
-        """Join the lanes of a vector, halves first: always in the same order."""
+        """Combine the lanes of a vector, halves first: in a fixed order."""
         maths, tail = self.maths, self.emitter.tail
         size = 1 << (vector.width - 1).bit_length()
         filler = maths.constant(
@@ -492,15 +489,15 @@ class LoopText:
             low = maths.picked(vector, vector, range(half))
             high = maths.picked(vector, vector, range(half, 2 * half))
             vector = self._joined(low, high, how)
-            if tail:  # a half without any lane is not there
-                there = self.text.let(f"icmp ugt i64 {tail.size}, {half}")
-                vector = maths.select(Val(there, BOOL, 1), vector, low)
+            if tail:  # the upper half may have no live lane
+                is_live = self.text.let(f"icmp ugt i64 {tail.size}, {half}")
+                vector = maths.select(Val(is_live, BOOL, 1), vector, low)
         return vector
 
-    # ---- the index of the largest --------------------------------------------------
+    # ---- argmax --------------------------------------------------------------------
 
     def _argmax(self, at: list[str]) -> None:
-        """Find the first largest element; NaN counts as largest, as in NumPy."""
+        """Find the index of the first maximum; NaN counts as largest, as in NumPy."""
         maths, (expr,), axis = self.maths, self.exprs, len(self.kernel.shape) - 1
         dtype, size = expr.dtype, self.kernel.shape[axis]
         if dtype.kind == "f" and self.facts.fits_vector:
@@ -518,8 +515,8 @@ class LoopText:
             value = self.emitter.expression(expr, [*at, index], axis, 1)
             if dtype.kind == "f":
                 larger = maths.compare("fcmp ugt", value, best)
-                known = maths.compare("fcmp ord", best, best)
-                larger = maths.binary("and", larger, known)
+                is_number = maths.compare("fcmp ord", best, best)
+                larger = maths.binary("and", larger, is_number)
             else:
                 larger = maths.ordered("gt", value, best)
             return [
@@ -527,18 +524,18 @@ class LoopText:
                 maths.select(larger, Val(index, I64, 1), best_index),
             ]
 
-        firsts = [first, maths.constant(0, I64, 1)]
-        _, index = self.text.carry(1, size, 1, firsts, step)
+        initial = [first, maths.constant(0, I64, 1)]
+        _, index = self.text.carry(1, size, 1, initial, step)
         self._finish([index], at, 1)
 
     def _argmax_of_vector(self, expr: Expr, at: list[str], size: int) -> Val:
-        """Find the first largest of elements that fit one vector."""
+        """Find the index of the first maximum of elements that fit into a vector."""
         maths, text, axis = self.maths, self.text, len(self.kernel.shape) - 1
         values = self.emitter.expression(expr, [*at, "0"], axis, size)
         largest = maths.splat(self._fold(values, "max"), size)
         equal = maths.compare("fcmp oeq", values, largest)
-        unknown = maths.compare("fcmp uno", values, values)
-        hits = maths.binary("or", equal, unknown)
+        is_nan = maths.compare("fcmp uno", values, values)
+        hits = maths.binary("or", equal, is_nan)
         if self.emitter.tail:
             live = Val(self.emitter.tail.mask, BOOL, size)
             hits = maths.binary("and", hits, live)
@@ -549,7 +546,7 @@ class LoopText:
 
 
 def _identity(how: str, dtype: np.dtype) -> float:
-    """Return the number that changes no total."""
+    """Return the identity element of a reduction."""
     if how == "sum":
         return 0
     return -math.inf if dtype.kind == "f" else int(np.iinfo(dtype).min)

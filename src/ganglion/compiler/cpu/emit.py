@@ -1,11 +1,11 @@
-"""Kernels as LLVM IR: one text, and one machine code, for many shapes.
+"""Emit kernels as LLVM IR: one text, and one machine code, for many shapes.
 
-The key of a kernel is all that its text depends on; sizes, strides and some numbers are
-parameters in it, whose values are told when the kernel runs. A template is made of the
-key alone: so equal keys have equal texts, whatever the sizes are.
+The key of a kernel is everything that its text depends on. Sizes, strides and some
+constants are parameters, whose values are arguments of the call. A template is built
+from the key alone: so equal keys have equal texts, whatever the sizes.
 
-Kernels without a template have their sizes in their key, and most of those in their
-text, too. Texts that are equal all the same, as for another batch, are compiled once.
+Kernels without a template have their sizes in their key, and most of these in their
+text. Texts that are equal nevertheless, as for another batch size, are compiled once.
 """
 
 from __future__ import annotations
@@ -93,25 +93,25 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class LoopTemplate:
-    """A loop whose sizes are parameters, so many of them."""
+    """A loop whose sizes are parameters."""
 
     kernel: Loop
     facts: Facts
     parameters: int
-    buffers: Sequence[Buffer]  # in the order of the kernels that it stands for
+    buffers: Sequence[Buffer]  # in the order of the forms that share it
 
 
 @record
 class Form:
-    """A kernel as its key, and what belongs to it alone."""
+    """A kernel as its key, with its own buffers and parameters."""
 
-    key: Key | None  # None: it cannot be written down
-    buffers: Sequence[Buffer]  # in the order in which the key names them
+    key: Key | None  # None if there is none
+    buffers: Sequence[Buffer]  # in the order in which the key numbers them
     values: tuple[int, ...]  # of the parameters
     kernel: Kernel
 
     def template(self) -> Kernel | LoopTemplate | ProductKind | PackedKind:
-        """Return what is to be emitted: a function of the key."""
+        """Return the template to be emitted, a function of the key."""
         if self.key is None or self.key[0] == "constant":
             return self.kernel
         if self.key[0] in ("product", "packed"):
@@ -119,7 +119,7 @@ class Form:
         return _Reader(self.key).template
 
     def value(self, number: int) -> int:
-        """Return a number, which may be a parameter."""
+        """Return a number, or the value of a parameter."""
         return self.values[number.number] if isinstance(number, Parameter) else number
 
 
@@ -142,12 +142,12 @@ def form_of(kernel: Kernel) -> Form:
 
 
 def told_values(kernel: Kernel) -> tuple[int, ...]:
-    """Return the numbers that the text of `emit_kernel` is told, behind its buffers."""
+    """Return the parameters of a function by `emit_kernel`, behind its buffers."""
     return Counts.of(kernel) if isinstance(kernel, Tiled) else ()
 
 
 def _with_epilogue(form: Form, epilogue: Loop | None) -> Form:
-    """Return the form of a product; its epilogue is told numbers behind its own."""
+    """Return the form of a product with its epilogue, whose parameters come last."""
     if epilogue is None or form.key is None:
         return form
     word, kind = form.key
@@ -157,15 +157,16 @@ def _with_epilogue(form: Form, epilogue: Loop | None) -> Form:
 
 
 def _is_general(kernel: Loop) -> bool:
-    """Return whether a loop needs no text of its own, or is too small to repay it.
+    """Return whether a loop is emitted from a template, with sizes as parameters.
 
-    What is left of a long axis behind its whole vectors does not matter.
+    It is if its vectorized axis is long, so that the remainder behind complete vectors
+    costs little, or if the loop is too small for a specialized text to pay.
     """
     across = kernel.reduced and suits_lanes(kernel)
     vectors = (kernel.outer if across else kernel.shape)[-1:]
-    suits = len(kernel.shape) < 2 or min(vectors) >= CPU.long_axis
-    small = suits or kernel.cost < CPU.small_loop
-    return small and not any(map(fails_at_zero, kernel.every_expr))
+    is_long = len(kernel.shape) < 2 or min(vectors) >= CPU.long_axis
+    suits = is_long or kernel.cost < CPU.small_loop
+    return suits and not any(map(fails_at_zero, kernel.every_expr))
 
 
 # ---- a loop as a key -----------------------------------------------------------------
@@ -175,10 +176,9 @@ _LARGEST_POWER = 99  # of two, whose inverse is exact: divisors become factors
 
 
 class _Writer:
-    """Writes a loop down, and collects what stands for its buffers and parameters.
+    """Writes the key of a loop, and collects its buffers and parameters.
 
-    An epilogue goes on behind the buffers and parameters of its product, whose sizes
-    are its own.
+    Those of an epilogue are numbered behind those of its product, which has its sizes.
     """
 
     def __init__(
@@ -207,7 +207,10 @@ class _Writer:
         return Parameter(len(self.values) - 1)
 
     def _sizes(self, kernel: Loop) -> Shape:
-        """Return the shape; short axes stay as they are, unless threads share them."""
+        """Return the shape with parameters for sizes, except of short axes.
+
+        A short first axis is a parameter, too, if threads share it.
+        """
         shared = len(kernel.outer) > 1 or not kernel.reduced
         least = (2 if shared else CPU.least_parameter, CPU.least_parameter)
         return tuple(
@@ -221,10 +224,10 @@ class _Writer:
         return number if number in (0, 1) else self._parameter(number)
 
     def _steps(self, strides: Shape) -> Shape:
-        """Return strides, of which equal ones of an axis are one parameter.
+        """Return strides with parameters, shared by equal strides of the same axis.
 
-        Of an epilogue only the columns are known to be neighbours: one text serves
-        any axes of a product.
+        Of an epilogue, only the last stride is constant, so that the text does not
+        depend on the product's axes.
         """
         if self._is_epilogue:
             return (*map(self._parameter, strides[:-1]), strides[-1])
@@ -236,10 +239,10 @@ class _Writer:
         )
 
     def _stride(self, axis: int, stride: int) -> Parameter:
-        known = self._strides.get((axis, stride))
-        if known is None:
-            known = self._strides[axis, stride] = self._parameter(stride)
-        return known
+        parameter = self._strides.get((axis, stride))
+        if parameter is None:
+            parameter = self._strides[axis, stride] = self._parameter(stride)
+        return parameter
 
     def _buffer(self, buffer: Buffer) -> int:
         number = self._numbers.get(buffer)
@@ -253,59 +256,59 @@ class _Writer:
         if words is None:
             number = self._buffer(view.buffer)
             steps, offset = self._steps(view.strides), self._number(view.offset)
-            ahead = self._number(self._prefetched.get(view, 0))
-            words = self._views[view] = (number, steps, offset, ahead)
+            distance = self._number(self._prefetched.get(view, 0))
+            words = self._views[view] = (number, steps, offset, distance)
         return words
 
     def _expressions(self, kernel: Loop) -> Key:
-        """Write expressions down, each with the numbers of those below."""
-        places: dict[int, Any] = {}
+        """Write expressions in postorder, with operands by number."""
+        numbers: dict[int, Any] = {}
         words: list[Key] = []
         for expr in kernel.every_expr:
             if isinstance(expr, Apply):
-                word = self._apply(expr, places)
-            elif isinstance(expr, Literal):  # written down where it is used
-                places[id(expr)] = ("literal", expr.dtype, _text(expr))
+                word = self._apply(expr, numbers)
+            elif isinstance(expr, Literal):  # written where it is used
+                numbers[id(expr)] = ("literal", expr.dtype, _text(expr))
                 continue
             else:
-                word = self._leaf(expr, places)
-            places[id(expr)] = len(words)
+                word = self._leaf(expr, numbers)
+            numbers[id(expr)] = len(words)
             words.append(word)
-        return (tuple(words), tuple([places[id(expr)] for expr in kernel.exprs]))
+        return (tuple(words), tuple([numbers[id(expr)] for expr in kernel.exprs]))
 
-    def _apply(self, expr: Apply, places: dict[int, Any]) -> Key:
-        op, args = expr.op, [places[id(arg)] for arg in expr.args]
+    def _apply(self, expr: Apply, numbers: dict[int, Any]) -> Key:
+        op, args = expr.op, [numbers[id(arg)] for arg in expr.args]
         if op in _ARITHMETIC:
             for position, arg in enumerate(expr.args):
                 if isinstance(arg, Literal) and _may_vary(arg, op):
                     value = arg.value
                     if op == "divide" and position == 1 and _is_power_of_two(value):
-                        op, value = "multiply", 1 / value  # to the same bits
+                        op, value = "multiply", 1 / value  # with the same bits
                     word = self._parameter(_word(value, arg.dtype))
                     args[position] = ("told", arg.dtype, word)
         return ("apply", expr.dtype, op, tuple(args))
 
-    def _leaf(self, expr: Expr, places: dict[int, Any]) -> Key:
+    def _leaf(self, expr: Expr, numbers: dict[int, Any]) -> Key:
         if isinstance(expr, Load):
             return ("load", expr.dtype, self._view(expr.view))
         if isinstance(expr, Index):
             steps, offset = self._steps(expr.strides), self._number(expr.offset)
             return ("index", expr.dtype, steps, offset)
         if isinstance(expr, Indirect):
-            table, row = self._buffer(expr.table), places[id(expr.row)]
+            table, row = self._buffer(expr.table), numbers[id(expr.row)]
             sizes = self._number(expr.rows), self._number(expr.row_size)
             steps, offset = self._steps(expr.within), self._number(expr.offset)
             return ("indirect", expr.dtype, table, row, *sizes, steps, offset)
         if isinstance(expr, Uniform):
-            state, element = self._buffer(expr.state), places[id(expr.element)]
+            state, element = self._buffer(expr.state), numbers[id(expr.element)]
             return ("uniform", expr.dtype, state, element)
         assert isinstance(expr, Shuffled)
-        state, position = self._buffer(expr.state), places[id(expr.position)]
+        state, position = self._buffer(expr.state), numbers[id(expr.position)]
         return ("shuffled", expr.dtype, state, position, self._number(expr.rows))
 
 
 def _may_vary(literal: Literal, op: str) -> bool:
-    """Return whether nothing but the value depends on a literal."""
+    """Return whether a literal can be a parameter: its value changes no instruction."""
     value, kind = literal.value, literal.dtype.kind
     if value in (-1, 0, 1) or is_short(literal.dtype):
         return False
@@ -318,13 +321,13 @@ def _is_power_of_two(value: float) -> bool:
 
 
 def _word(value: float, dtype: np.dtype) -> int:
-    """Return a number as a word that begins with its bytes."""
+    """Return a number's bytes as the low bytes of a word."""
     raw = np.array(value, dtype).tobytes().ljust(8, b"\0")
     return int.from_bytes(raw, "little", signed=True)
 
 
 def _text(literal: Literal) -> str:
-    """Return a number as text: 0 and -0, which are equal, are not the same."""
+    """Return a number as text, which distinguishes 0.0 from -0.0."""
     kind = {"b": bool, "i": int, "u": int}.get(literal.dtype.kind, float)
     return repr(kind(literal.value))
 
@@ -333,16 +336,16 @@ def _text(literal: Literal) -> str:
 
 
 class _Reader:
-    """Makes a loop of a key: its buffers have a type, and no size.
+    """Builds a loop from a key, with buffers that have a type but no size.
 
-    Those of a product, which its epilogue may read, are known by then.
+    An epilogue is given the buffers of its product, which it may read.
     """
 
-    def __init__(self, key: Key, known: Sequence[Buffer] = ()) -> None:
+    def __init__(self, key: Key, given: Sequence[Buffer] = ()) -> None:
         _, shape, (words, roots), targets, types, how, facts, count = key
         transposes, is_narrow, fits_vector = facts
         self._buffers = [Buffer(f"b{n}", (), t, "arena") for n, t in enumerate(types)]
-        self._buffers[: len(known)] = known
+        self._buffers[: len(given)] = given
         self._prefetched: dict[View, int] = {}
         self._exprs: list[Expr] = []
         for word in words:
@@ -357,10 +360,10 @@ class _Reader:
         )
 
     def _view(self, words: Key) -> View:
-        number, steps, offset, ahead = words
+        number, steps, offset, distance = words
         view = View(self._buffers[number], steps, offset)
-        if ahead != 0:
-            self._prefetched[view] = ahead
+        if distance != 0:
+            self._prefetched[view] = distance
         return view
 
     def _operand(self, word: Any) -> Expr:
@@ -377,10 +380,11 @@ class _Reader:
             return Load(dtype, self._view(*words))
         if kind == "index":
             return Index(dtype, *words)
-        buffer, below, *rest = words
+        buffer, operand, *others = words
         kinds: dict[str, Callable[..., Expr]]
         kinds = {"indirect": Indirect, "uniform": Uniform, "shuffled": Shuffled}
-        return kinds[kind](dtype, self._buffers[buffer], self._operand(below), *rest)
+        row = self._operand(operand)
+        return kinds[kind](dtype, self._buffers[buffer], row, *others)
 
 
 def _constant(text: str, dtype: np.dtype) -> float:
@@ -420,9 +424,9 @@ def _contraction(
 
 @record
 class Record:
-    """One call of a step: a function by its hash, its arguments, how threads split it.
+    """A call of a step: a function by its hash, its arguments, and its parallelism.
 
-    Arguments are the addresses of buffers, then the values of parameters.
+    Arguments are the addresses of buffers, followed by the values of parameters.
     """
 
     function: str
@@ -433,7 +437,7 @@ class Record:
 
     @property
     def grains(self) -> int:
-        """How many parts threads may take at most: the last may be smaller."""
+        """The number of grains, the last of which may be smaller."""
         return -(-self.parallel // self.grain)
 
 
@@ -451,14 +455,11 @@ def emit_plan(plan: Plan) -> tuple[dict[str, str], list[Record]]:
 
 @dataclass(frozen=True)
 class Signature:
-    """How a function is called: with which buffers of a form, by their numbers.
-
-    How threads may split it is a number, or a parameter.
-    """
+    """How a function is called for a form."""
 
     name: str
-    buffers: tuple[int, ...]
-    parallel: int
+    buffers: tuple[int, ...]  # numbers of the form's buffers
+    parallel: int  # this and the grain may be parameters
     grain: int
 
     def called(self, form: Form) -> Record:
@@ -469,7 +470,7 @@ class Signature:
 
 
 def emit_form(form: Form) -> tuple[Signature, str]:
-    """Return how the function of a form is called, and its module."""
+    """Return the signature of a form's function, and its module."""
     template = form.template()
     if isinstance(template, LoopTemplate):
         loop = LoopText(template.kernel, template.facts, Emitter(template.parameters))
@@ -497,26 +498,26 @@ def emit_form(form: Form) -> tuple[Signature, str]:
 
 
 def _told(
-    kind: ProductKind | PackedKind, known: Sequence[Buffer]
+    kind: ProductKind | PackedKind, operands: Sequence[Buffer]
 ) -> tuple[Sequence[Buffer], Loop | None, int]:
-    """Return all buffers of a product, its epilogue, and how many parameters it has."""
+    """Return a product's buffers, its epilogue, and the number of its parameters."""
     if kind.epilogue is None:
-        return known, None, 0
-    template = _Reader(kind.epilogue, known).template
+        return operands, None, 0
+    template = _Reader(kind.epilogue, operands).template
     return template.buffers, template.kernel, template.parameters
 
 
 def emit_kernel(kernel: Kernel) -> Emitted:
-    """Return a kernel as text."""
+    """Return the text of a kernel."""
     return EMITTERS[type(kernel)](kernel)
 
 
 def _check_buffers(kernel: Kernel, emitted: Emitted) -> None:
-    """Refuse code that touches buffers its kernel does not name: barriers need them."""
-    named = {buffer.key for buffer in (*kernel.reads(), *kernel.writes())}
-    hidden = [b for b in emitted.buffers if b.key not in named and b.kind != "constant"]
-    if hidden:
-        raise AssertionError(f"{kernel.name} does not name {hidden}")
+    """Check that code touches only buffers that its kernel declares, for barriers."""
+    declared = {buffer.key for buffer in (*kernel.reads(), *kernel.writes())}
+    touched = (b for b in emitted.buffers if b.kind != "constant")
+    if hidden := [buffer for buffer in touched if buffer.key not in declared]:
+        raise AssertionError(f"{kernel.name} does not declare {hidden}")
 
 
 _END_OF_MODULE = "attributes #0 = { nounwind }\n!0 = !{}\n"

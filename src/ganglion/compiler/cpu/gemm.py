@@ -1,15 +1,16 @@
-"""Contractions in LLVM IR: one register-tiled micro-kernel for all of them.
+"""Emit contractions as LLVM IR: a single register-tiled micro-kernel for all of them.
 
 A tile holds some rows times some vectors of columns in registers; every step of the
-inner loops loads the vectors once and multiplies them by one broadcast element a row.
+inner loops loads the vectors once and multiplies them by a broadcast element per row.
 
-Where the plan lists the indices at which a group of rows is not all zero, a tile may be
-such a group, and its inner loop goes through the list: if the lists leave out enough,
-which is seen when it runs. Such tiles have few rows; dense data takes the larger ones.
+If the plan lists the indices at which a group of rows has nonzeros, a tile may be such
+a group, and its inner loop visits the listed indices only: if the lists are short
+enough, which is decided at run time. Such tiles have few rows; dense data takes larger
+tiles.
 
-A long inner axis is gone through block by block, so that what tiles share stays in the
-cache; meanwhile sums lie where they are stored. They keep their order, and their bits.
-Products of large matrices are in `packed_gemm`.
+A long inner axis is blocked, so that operands that tiles share stay in the cache; the
+partial sums are stored between blocks. They are added in the same order, with the same
+bits. Products of large matrices are in `packed_gemm`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from ganglion.compiler.plan.kernels import Axis, Contract, NonzeroIndices
 
 
 class Piece(NamedTuple):
-    """Where a piece begins in left, right and out, and its number in the batch."""
+    """The offsets of a piece in left, right and out, and its number in the batch."""
 
     left: str
     right: str
@@ -46,14 +47,14 @@ class Piece(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Some rows or columns."""
+    """A range of rows or columns, of a constant size."""
 
     start: str
     size: int
 
 
 class Extent(NamedTuple):
-    """Some rows or columns, as many as are known when it runs."""
+    """A range of rows or columns whose size is known at run time."""
 
     start: str
     size: str
@@ -68,7 +69,7 @@ class TileShape(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Some indices of a long inner axis, and whether sums begin there."""
+    """A block of a long inner axis, and whether it is the first."""
 
     start: str
     stop: str
@@ -76,14 +77,14 @@ class Block(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """Some rows and vectors of columns of a piece."""
+    """A register tile: some rows and vectors of columns of a piece."""
 
     piece: Piece
     row: str
     size: int
     column: str
     widths: list[int]
-    sums: bool = False  # whether one more row adds up the columns of the right operand
+    sums: bool = False  # whether another row has column sums of the right operand
 
     @property
     def height(self) -> int:
@@ -92,7 +93,7 @@ class Tile(NamedTuple):
 
 
 def even_tiles(size: int, most: int) -> list[tuple[int, int]]:
-    """Split an axis into tiles of nearly equal size: (first, size) of each.
+    """Split an axis into tiles (start, size) of nearly equal size.
 
     >>> even_tiles(28, 12)
     [(0, 10), (10, 9), (19, 9)]
@@ -103,7 +104,7 @@ def even_tiles(size: int, most: int) -> list[tuple[int, int]]:
 
 
 def full_tiles(size: int, most: int) -> list[tuple[int, int]]:
-    """Split an axis into tiles of one size, the last of which may be smaller.
+    """Split an axis into tiles (start, size) of equal size, except for the last.
 
     >>> full_tiles(28, 12)
     [(0, 12), (12, 12), (24, 4)]
@@ -112,10 +113,10 @@ def full_tiles(size: int, most: int) -> list[tuple[int, int]]:
 
 
 def blocks_of(size: int, tiles: int, group: int, least: int) -> int:
-    """Return into how many equal blocks an axis is cut, which tiles run along.
+    """Return into how many equal blocks to split an axis that tiles run along.
 
-    As few as give many threads about as much to do each; a block is of at least so
-    many indices, in whole groups.
+    The fewest that balance the load of many threads. A block has at least `least`
+    indices, in complete groups.
 
     >>> [blocks_of(128, tiles, 4, 28) for tiles in (4, 8, 10, 12, 16, 17, 40)]
     [4, 2, 4, 4, 1, 4, 1]
@@ -132,10 +133,10 @@ def blocks_of(size: int, tiles: int, group: int, least: int) -> int:
 
 
 def _grain(count: int) -> int:
-    """Return how many pieces of a product a thread takes at once, block by block.
+    """Return how many pieces of a blocked product a thread takes at a time.
 
-    More of them read blocks of the left matrix while those are in the cache. But two
-    threads should have as much to do, and four should have something.
+    Pieces that are taken together share blocks of the left matrix in the cache. But two
+    threads should have equal work, and four threads should all have some.
 
     >>> [_grain(count) for count in (4, 8, 12, 20, 24)]
     [1, 2, 3, 2, 4]
@@ -148,7 +149,7 @@ def _grain(count: int) -> int:
 
 
 def in_blocks(kernel: Contract) -> bool:
-    """Return whether a product goes block by block of a long inner axis."""
+    """Return whether the inner axis of a product is blocked."""
     size, *more = (axis.size for axis in kernel.inner)
     return not more and size >= CPU.blocked_inner
 
@@ -158,7 +159,7 @@ def _divisor(size: int, most: int) -> int:
 
 
 def grouped(tiles: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
-    """Group tiles of one size: (start, size, how many)."""
+    """Group adjacent tiles of equal size: (start, size, count)."""
     groups: list[tuple[int, int, int]] = []
     for start, size in tiles:
         if groups and groups[-1][1] == size:
@@ -172,7 +173,7 @@ def grouped(tiles: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
 def each_tile(
     text: Text, tiles: list[tuple[int, int]], body: Callable[[str, int], None]
 ) -> None:
-    """Run a body for each tile, those of one size in a loop."""
+    """Emit a body for each tile, with a loop over tiles of equal size."""
     for start, size, count in grouped(tiles):
 
         def tile(index: str, size: int = size) -> None:
@@ -182,7 +183,7 @@ def each_tile(
 
 
 class Contraction:
-    """One contraction under construction."""
+    """A contraction under construction."""
 
     def __init__(
         self,
@@ -194,7 +195,7 @@ class Contraction:
         self.text, self.maths = self.emitter.text, self.emitter.maths
         self.dtype = kernel.out.buffer.dtype
         self.element = llvm_type(self.dtype)
-        # Exported weights may be bytes, which become floats in registers.
+        # Exported weights may be bytes, which are converted when they are loaded.
         self.right_dtype = kernel.right.buffer.dtype
         self.right_element = memory_type(self.right_dtype)
         (self.columns,) = self.kernel.columns
@@ -216,7 +217,7 @@ class Contraction:
             self.epilogue = Epilogue(kernel.epilogue, out, self.emitter, most, wide)
 
     def emit(self) -> Emitted:
-        """Emit pieces: a batch index, or a part of one where those are few."""
+        """Emit the product by pieces: batch indices, or parts of few batch indices."""
         outer = (*self.kernel.batch, *self.rows)
         pieces = outer_pieces(self.kernel)
         if pieces >= CPU.enough_pieces:
@@ -229,9 +230,9 @@ class Contraction:
         return split(outer, pieces)
 
     def _by_tiles(self, outer: tuple[Axis, ...], pieces: int) -> Emitted:
-        """Split into tiles of rows, each of which runs over all columns.
+        """Split into tiles of rows, over all columns or over blocks of them.
 
-        Or over blocks of them, where more threads have about as much to do then.
+        Blocks balance the load of more threads.
         """
         text, most = self.text, self.dense.rows
         tiles = even_tiles(self.tiled.size, most)
@@ -263,9 +264,9 @@ class Contraction:
         return self._pieces(pieces * len(tiles) * blocks, tile)
 
     def _by_panels(self, outer: tuple[Axis, ...], pieces: int) -> Emitted:
-        """Split into panels of columns, each of which runs over all rows.
+        """Split into panels of columns, over all rows or over blocks of them.
 
-        A few panels are cut into blocks of rows, too, for more threads to share.
+        Blocks balance the load of more threads.
         """
         text, kernel = self.text, self.kernel
         wide = (self.skipping if kernel.nonzeros else self.dense).vectors * WIDTH
@@ -273,7 +274,7 @@ class Contraction:
         count = full + bool(rest)
         group = kernel.nonzeros.group if kernel.nonzeros else 1
         least = 2 * self.dense.rows
-        # Sums of columns go with the last rows of a panel.
+        # The last tile of a panel computes its column sums.
         blocks = blocks_of(self.tiled.size, pieces * count, group, least)
         blocks = 1 if kernel.sums else blocks
         rows = self.tiled.size // blocks
@@ -283,10 +284,10 @@ class Contraction:
             batch, panel = text.divided(number, count, "s")
             piece = self._piece(outer, batch)
             column = text.times(panel, wide)
-            some = Span(text.times(row, rows), rows)
+            block = Span(text.times(row, rows), rows)
             for first, last, size in ((0, full, wide), (full, count, rest)):
                 region = partial(
-                    self._region, piece, some, Span(column, size), by_panels=True
+                    self._region, piece, block, Span(column, size), by_panels=True
                 )
                 if first < last:
                     self._when(panel, first, last, region)
@@ -294,10 +295,7 @@ class Contraction:
         return self._pieces(pieces * count * blocks, panel)
 
     def _pieces(self, count: int, body: Callable[[str], None]) -> Emitted:
-        """Run a body for pieces, block by block of a long inner axis.
-
-        So what a thread reads again for its next piece, or tile, is still in the cache.
-        """
+        """Emit a body for each piece, within a loop over blocks of the inner axis."""
         text, most, size = self.text, CPU.inner_block, self.kernel.inner[0].size
         if not in_blocks(self.kernel):
             return self.emitter.pieces(count, body)
@@ -316,7 +314,7 @@ class Contraction:
     def _when(
         self, value: str, first: int, last: int, body: Callable[[], None]
     ) -> None:
-        """Run a body where first <= value < last."""
+        """Emit a body under the condition first <= value < last."""
         text = self.text
         above = text.let(f"icmp sge i64 {value}, {first}")
         below = text.let(f"icmp slt i64 {value}, {last}")
@@ -330,18 +328,18 @@ class Contraction:
     def _region(
         self, piece: Piece, rows: Span, columns: Span, by_panels: bool = False
     ) -> None:
-        """Run over a region, through the lists of its rows where that is worth it."""
+        """Emit a region, with nonzero lists of its rows if they are short enough."""
         emit = partial(self._tiles_of, piece, rows, columns, by_panels)
         if self.kernel.nonzeros:
             lists = self.kernel.nonzeros
             few = leaves_out(self.emitter, lists, piece.number, rows)
             skip = partial(emit, self.skipping)
-            if self.block:  # lists are gone through at once, with the first
+            if self.block:  # lists are not blocked: the first block does it all
                 skip = partial(self.text.when, self.block.is_first, skip)
             self.text.when(few, skip, partial(emit, self.dense))
         else:
             emit(self.dense)
-        if self.kernel.sums and self.kernel.nonzeros:  # lists leave out rows of it
+        if self.kernel.sums and self.kernel.nonzeros:  # lists would skip summands
             bare = partial(Tile, piece, "0", 0, sums=True)
 
             def add_up(column: str, widths: list[int]) -> None:
@@ -352,7 +350,7 @@ class Contraction:
     def _tiles_of(
         self, piece: Piece, rows: Span, columns: Span, by_panels: bool, shape: TileShape
     ) -> None:
-        """Run over a region in tiles, panel by panel or row by row."""
+        """Emit the tiles of a region, panel by panel or row by row."""
 
         def tile(
             row: str, size: int, column: str, widths: list[int], sums: bool = False
@@ -377,20 +375,20 @@ class Contraction:
     def listed_region(
         self, piece: Piece, rows: Extent, columns: Extent, step: int
     ) -> None:
-        """Run over a region through the lists of its rows; its size is known then.
+        """Emit a region of dynamic size, by nonzero lists of its rows.
 
-        It begins at a group of rows, and at a multiple of a step of columns.
+        It starts at a group of rows, and at a multiple of `step` columns.
         """
         text, (height, vectors, _) = self.text, self.skipping
 
         def each(
             span: Extent, axis: Axis, size: int, body: Callable[[int, str], None]
         ) -> None:
-            end, rest = text.add(span.start, span.size), axis.size % size
-            full_end = text.smaller(end, str(axis.size - rest))
+            end, remainder = text.add(span.start, span.size), axis.size % size
+            full_end = text.smaller(end, str(axis.size - remainder))
             text.each(span.start, full_end, size, partial(body, size))
-            if rest:
-                text.each(full_end, end, rest, partial(body, rest))
+            if remainder:
+                text.each(full_end, end, remainder, partial(body, remainder))
 
         def across(height: int, row: str) -> None:
             def tile(size: int, column: str) -> None:
@@ -408,7 +406,7 @@ class Contraction:
     def _rows(
         self, span: Span, shape: TileShape, body: Callable[[str, int], None]
     ) -> None:
-        """Run a body for every tile of rows."""
+        """Emit a body for every tile of rows."""
         text, split = self.text, full_tiles if shape.skips else even_tiles
         tiles = split(span.size, shape.rows)
         each_tile(text, tiles, lambda row, n: body(text.add(span.start, row), n))
@@ -416,7 +414,7 @@ class Contraction:
     def _panels(
         self, span: Span, shape: TileShape, body: Callable[[str, list[int]], None]
     ) -> None:
-        """Run a body for every panel of columns."""
+        """Emit a body for every panel of columns."""
         text, tiles = self.text, full_tiles(span.size, shape.vectors * WIDTH)
         each_tile(
             text,
@@ -435,17 +433,17 @@ class Contraction:
         if skips:
             totals = self._listed(tile, a, b)
         else:
-            totals = self._inner(tile, 0, a, b, self._begun(tile))
+            totals = self._inner(tile, 0, a, b, self._initial_sums(tile))
         self._store(tile, totals)
 
     def _zeros(self, tile: Tile) -> list[Val]:
         zeros = [self.maths.constant(0, self.dtype, width) for width in tile.widths]
         return zeros * tile.height
 
-    def _begun(self, tile: Tile) -> list[Val]:
-        """Return what the sums of a tile begin with: what the last block has stored.
+    def _initial_sums(self, tile: Tile) -> list[Val]:
+        """Return the initial sums of a tile: those that the last block has stored.
 
-        Sums of columns begin anew with each block: so long ones keep their digits.
+        Column sums start from zero in each block, which is more accurate.
         """
         zeros = self._zeros(tile)
         if self.block is None:
@@ -460,10 +458,10 @@ class Contraction:
         return sums
 
     def _store(self, tile: Tile, totals: list[Val]) -> None:
-        held = self.epilogue is not None and self.epilogue.tile
-        if self.epilogue and held and self.epilogue.is_light:
+        is_local = self.epilogue is not None and self.epilogue.tile
+        if self.epilogue and is_local and self.epilogue.is_light:
             count = tile.size * len(tile.widths)
-            self._go_on(self.epilogue, tile, totals[:count])
+            self._store_epilogue(self.epilogue, tile, totals[:count])
             tile, totals = tile._replace(size=0), totals[count:]
         pairs = zip(totals, self._addresses(tile), strict=True)
         for number, (total, address) in enumerate(pairs):
@@ -476,8 +474,10 @@ class Contraction:
         if self.epilogue and tile.size:
             self.epilogue.call(*self._covered(tile))
 
-    def _go_on(self, epilogue: Epilogue, tile: Tile, totals: list[Val]) -> None:
-        """Go on with the sums of a tile in registers."""
+    def _store_epilogue(
+        self, epilogue: Epilogue, tile: Tile, totals: list[Val]
+    ) -> None:
+        """Emit the epilogue of a tile's sums, which are in registers."""
         for number, total in enumerate(totals):
             row, vector = divmod(number, len(tile.widths))
             row_index = self.text.add(tile.row, row)
@@ -485,12 +485,12 @@ class Contraction:
             epilogue.store([*tile.piece.at, row_index, column], total)
 
     def _covered(self, tile: Tile) -> list[str]:
-        """Return where a tile lies in the result, and how large it is."""
+        """Return the indices of a tile in the result, and its size."""
         size, width = str(tile.size), str(sum(tile.widths))
         return [*tile.piece.at, tile.row, size, tile.column, width]
 
     def _addresses(self, tile: Tile) -> Iterator[str]:
-        """Return where the vectors of a tile are stored."""
+        """Yield the addresses of a tile's vectors."""
         text = self.text
         if self.epilogue and self.epilogue.tile:
             c, base, below = "0", self.epilogue.tile, self.epilogue.wide
@@ -511,23 +511,23 @@ class Contraction:
     def _inner(
         self, tile: Tile, depth: int, a: str, b: str, totals: list[Val]
     ) -> list[Val]:
-        """Add up over the inner axes."""
+        """Emit the sum over the inner axes."""
         if depth == len(self.kernel.inner):
             return self._step(tile, a, b, totals)
         axis, carry = self.kernel.inner[depth], self.text.carry
 
         def step(index: str, carried: list[Val]) -> list[Val]:
-            left, right = self._moved(a, b, axis, index)
+            left, right = self._operands_at(a, b, axis, index)
             if self.block:
                 self._prefetch(tile, left, right, axis)
             elif self._is_far_apart(axis):
                 below = 2 * tile.size - 1  # the last row of the next tile
                 self.emitter.prefetch(self.text.address(left, self.element, below), 1)
             elif self._is_long_stream(axis):
-                # A line a step: the rows of the next tile, one behind the other.
+                # A line per step, through the rows of the next tile.
                 line = self.text.times(index, CPU.line_bytes // self.dtype.itemsize)
-                ahead = self.text.add(line, tile.size * axis.size)
-                self.emitter.prefetch(self.text.address(a, self.element, ahead), 1)
+                distance = self.text.add(line, tile.size * axis.size)
+                self.emitter.prefetch(self.text.address(a, self.element, distance), 1)
             return self._inner(tile, depth + 1, left, right, carried)
 
         def run(start: str, carried: list[Val]) -> list[Val]:
@@ -539,23 +539,23 @@ class Contraction:
             return carry(0, axis.size, each, totals, run)
         start, stop = self.block[:2] if self.block else ("0", str(axis.size))
         if self.epilogue and tile.size and depth == 0:
-            go_on = partial(self._prefetch_row, tile)
-            return in_runs(self.text, tile.size, stop, totals, step, go_on)
+            prefetch = partial(self._prefetch_row, tile)
+            return in_runs(self.text, tile.size, stop, totals, step, prefetch)
         return carry(start, stop, 1, totals, step)
 
     def _is_far_apart(self, axis: Axis) -> bool:
-        """Return whether rows lie side by side, and inner indices lines apart.
+        """Return whether inner indices are too far apart for hardware prefetchers.
 
-        A tile goes from line to line then, too far apart for processors to prefetch.
+        That is so in a transposed matrix, whose rows are contiguous.
         """
-        far = axis.left * self.dtype.itemsize >= CPU.prefetched_stride
-        return self.tiled.left == 1 and len(self.kernel.inner) == 1 and far
+        is_far = axis.left * self.dtype.itemsize >= CPU.prefetched_stride
+        return self.tiled.left == 1 and len(self.kernel.inner) == 1 and is_far
 
     def _is_long_stream(self, axis: Axis) -> bool:
-        """Return whether many short rows are read, one behind the other.
+        """Return whether many short rows are read in order.
 
-        A tile reads all of its rows at once: each is too short for a processor to see
-        that it is a stream.
+        A tile reads its rows at the same time: each is too short for a hardware
+        prefetcher to detect a stream.
         """
         outer = math.prod(a.size for a in (*self.kernel.batch, *self.kernel.rows))
         short = axis.left == 1 and axis.size == self.tiled.left
@@ -563,27 +563,27 @@ class Contraction:
         return short and len(self.kernel.inner) == 1 and size >= CPU.own_cache
 
     def _prefetch_row(self, tile: Tile, row: str) -> None:
-        """Prefetch what a row of a tile goes on with."""
+        """Prefetch the operands of the epilogue for a row of a tile."""
         assert self.epilogue
         at = [*tile.piece.at, self.text.add(tile.row, row), tile.column]
         self.epilogue.prefetch(self.emitter, at, len(tile.widths))
 
     def _prefetch_for_later(self, tile: Tile, start: str, each: int) -> None:
-        """Prefetch some of what is used behind the product, a little at a time.
+        """Prefetch part of the buffers that later kernels read.
 
-        Tiles, and runs along the inner axis, have equal shares of a piece's part: more
-        lines at once than a processor can ask for would have to be waited for.
+        A piece's part is divided equally among tiles and runs along the inner axis:
+        a processor has a limited number of outstanding loads.
         """
         text, kernel = self.text, self.kernel
         runs, wide = kernel.inner[0].size // each, self.dense.vectors * WIDTH
         column = text.let(f"sdiv i64 {tile.column}, {wide}")
-        turn, _ = text.divided(start, each)
-        turn = text.add(text.times(column, runs), turn)
-        turns = -(-self.columns.size // wide) * runs
+        run, _ = text.divided(start, each)
+        number = text.add(text.times(column, runs), run)
+        count = -(-self.columns.size // wide) * runs
         for buffer in kernel.prefetched:
             part = buffer.nbytes // kernel.batch[0].size
-            share = -(-part // turns)
-            offset = text.times(turn, share)
+            share = -(-part // count)
+            offset = text.times(number, share)
             offset = text.add(text.times(tile.piece.number, part), offset)
             for line in range(0, share, CPU.line_bytes):
                 at = text.add(offset, line)
@@ -591,9 +591,9 @@ class Contraction:
                 self.emitter.prefetch(text.address(base, "i8", at))
 
     def _prefetch(self, tile: Tile, a: str, b: str, axis: Axis) -> None:
-        """Prefetch both operands a block ahead, the right one once more before use.
+        """Prefetch both operands a block ahead, and the right one again before use.
 
-        From one inner index to the next is too far for processors to do it themselves.
+        Inner indices are too far apart for hardware prefetchers.
         """
         text, prefetch = self.text, self.emitter.prefetch
         below = CPU.inner_block
@@ -603,14 +603,14 @@ class Contraction:
                 index = rows * axis.right + vector * WIDTH
                 prefetch(text.address(b, self.right_element, index), level)
 
-    def _moved(self, a: str, b: str, axis: Axis, index: str) -> tuple[str, str]:
+    def _operands_at(self, a: str, b: str, axis: Axis, index: str) -> tuple[str, str]:
         """Return the addresses in both operands at an index of an axis."""
         text = self.text
         left = text.address(a, self.element, text.times(index, axis.left))
         return left, text.address(b, self.right_element, text.times(index, axis.right))
 
     def _listed(self, tile: Tile, a: str, b: str) -> list[Val]:
-        """Add up over the nonzero indices of a list."""
+        """Emit the sum over the nonzero indices of a list."""
         text, (axis,), lists = self.text, self.kernel.inner, self.kernel.nonzeros
         assert lists
         stop, indices = list_of(self.emitter, lists, tile.piece.number, tile.row)
@@ -619,12 +619,12 @@ class Contraction:
             address = text.address(indices, "i32", number)
             short = text.let(f"load i32, ptr {address}, align 4")
             index = text.let(f"zext i32 {short} to i64")
-            return self._step(tile, *self._moved(a, b, axis, index), carried)
+            return self._step(tile, *self._operands_at(a, b, axis, index), carried)
 
         return text.carry(0, stop, 1, self._zeros(tile), step)
 
     def _step(self, tile: Tile, a: str, b: str, totals: list[Val]) -> list[Val]:
-        """Add the products of one element a row and the vectors of columns."""
+        """Add the products of an element per row and the vectors of columns."""
         text = self.text
         right = []
         for v, width in enumerate(tile.widths):
@@ -653,9 +653,9 @@ def in_runs(
     step: Callable[[str, list[Val]], list[Val]],
     before: Callable[[str], None],
 ) -> list[Val]:
-    """Carry totals through a loop, in as many runs as a tile has rows.
+    """Carry totals through a loop in as many runs as a tile has rows.
 
-    Before each of them something is done for its row.
+    `before` emits what precedes the run of a row.
     """
     each, _ = text.divided(stop, rows)
 
@@ -676,7 +676,7 @@ def in_runs(
 def list_of(
     emitter: Emitter, lists: NonzeroIndices, piece: str, row: str
 ) -> tuple[str, str]:
-    """Return how many nonzero indices a group of rows has, and where they are."""
+    """Return the number of nonzero indices of a group of rows, and their address."""
     text, (*_, groups, length) = emitter.text, lists.buffer.shape
     group = text.let(f"sdiv i64 {row}, {lists.group}")
     group = text.add(text.times(piece, groups), group)
@@ -684,9 +684,9 @@ def list_of(
     head = text.address(base, "i32", text.times(group, length))
     count = text.let(f"load i32, ptr {head}, align 4")
     full = text.let(f"icmp slt i32 {count}, 0")
-    own = text.address(head, "i32", NonzeroIndices.HEAD)
+    listed = text.address(head, "i32", NonzeroIndices.HEAD)
     every = emitter.base(lists.every)
-    first = text.let(f"select i1 {full}, ptr {every}, ptr {own}")
+    first = text.let(f"select i1 {full}, ptr {every}, ptr {listed}")
     short = text.let(f"select i1 {full}, i32 {lists.every.size}, i32 {count}")
     return text.let(f"zext i32 {short} to i64"), first
 
@@ -694,7 +694,7 @@ def list_of(
 def leaves_out(
     emitter: Emitter, lists: NonzeroIndices, piece: str, rows: Span | Extent
 ) -> str:
-    """Return whether the lists of some rows leave out enough indices to use them."""
+    """Return whether the lists of some rows are short enough to be used."""
     text = emitter.text
 
     def add(row: str, carried: list[str]) -> list[str]:
@@ -704,17 +704,17 @@ def leaves_out(
     (total,) = text.loop(0, rows.size, lists.group, add, [("i64", "0")])
     if isinstance(rows.size, int):
         groups = -(-rows.size // lists.group)
-        most = str(int(CPU.worth_skipping * groups * lists.every.size))
+        limit = str(int(CPU.worth_skipping * groups * lists.every.size))
     else:
         count, _ = text.divided(text.add(rows.size, lists.group - 1), lists.group)
-        most = text.times(count, int(CPU.worth_skipping * lists.every.size))
-    return text.let(f"icmp sle i64 {total}, {most}")
+        limit = text.times(count, int(CPU.worth_skipping * lists.every.size))
+    return text.let(f"icmp sle i64 {total}, {limit}")
 
 
 def piece_of(
     text: Text, kernel: Contract, axes: tuple[Axis, ...], number: str
 ) -> Piece:
-    """Return where a piece of some axes lies."""
+    """Return a piece, the point of some axes with this number."""
     left, right = str(kernel.left.offset), str(kernel.right.offset)
     out, rest, at = str(kernel.out.offset), number, list[str]()
     for position, axis in enumerate(reversed(axes)):

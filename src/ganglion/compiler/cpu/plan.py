@@ -1,4 +1,4 @@
-"""A plan for threads: offsets of buffers, the split of the work, and the barriers."""
+"""The CPU's plan: segments, the arena, how threads share kernels, and barriers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 
 
 def aligned(nbytes: int) -> np.ndarray:
-    """Return bytes, all zero, that begin at a cache line."""
+    """Return zeroed bytes, aligned to a cache line."""
     raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + nbytes]
@@ -31,8 +31,8 @@ def aligned(nbytes: int) -> np.ndarray:
 def is_tiny(kernel: Kernel) -> bool:
     """Return whether a kernel is too small for threads to share.
 
-    What others have written comes from their caches, line by line: a thread that reads
-    much of that would take longer for it than its work says.
+    A kernel that reads much memory is shared in any case: lines that other threads have
+    written come from their caches, which takes longer than its cost says.
     """
     if kernel.cost >= tuning.CPU.worth_sharing:
         return False
@@ -43,7 +43,7 @@ def is_tiny(kernel: Kernel) -> bool:
 
 @record
 class Execution:
-    """How a kernel is run: by one thread or shared, and whether all wait after it."""
+    """How a kernel is run: by one thread or by all, and whether a barrier follows."""
 
     one_thread: bool
     barrier: bool
@@ -51,34 +51,33 @@ class Execution:
 
 @record
 class Segment:
-    """Kernels from `first` to before `last` that each thread runs slice by slice."""
+    """Kernels from `first` up to `last` that each thread runs slice by slice."""
 
     first: int
     last: int
     slices: int
-    # Where slices are not equal: the units of all, and those of each slice but the
-    # last, which has the rest.
+    # If slices are not equal: all units, and those of each slice but the last.
     units: int = 0
     step: int = 0
 
     def each(self, extent: int) -> int:
-        """Return how much of a kernel, or of a buffer, is in a slice but the last.
+        """Return the part of a kernel's or buffer's extent in each slice but the last.
 
         >>> Segment(0, 2, 32).each(256), Segment(0, 2, 26, units=127, step=5).each(254)
         (8, 10)
         """
         if not self.units:
             return extent // self.slices
-        # Rounded: a kernel of whole grains may have a smaller last one, too.
+        # Rounded to the nearest: the last grain of a kernel may be smaller.
         return (extent * self.step + self.units // 2) // self.units
 
 
 @dataclass(frozen=True)
 class CpuPlan(Plan):
-    """A plan, and how threads run it."""
+    """A plan, with how threads run it."""
 
     segments: tuple[Segment, ...] = ()  # in order
-    # Buffers that only members of a segment touch, each slice a part of its own.
+    # Buffers that only members of a segment touch, each slice its own part.
     tile_local: frozenset[Buffer] = frozenset()
     offsets: dict[Buffer, int] = field(default_factory=dict)  # in the arena, of roots
     arena: int = 0  # bytes
@@ -94,7 +93,7 @@ class CpuPlan(Plan):
         return segments
 
     def runs(self) -> Iterator[range]:
-        """Yield the numbers of kernels that run together: a segment, or one kernel."""
+        """Yield the numbers of kernels that run together: a segment, or a kernel."""
         at, end = 0, len(self.kernels)
         for segment in (*self.segments, Segment(end, end, 1)):
             for number in range(at, segment.first):
@@ -122,15 +121,15 @@ class CpuPlan(Plan):
         return show(self, f", arena {self.arena:,} bytes", before, after)
 
 
-# ---- cache blocking: segments that walk through a batch slice by slice ---------------
-# Where a kernel reads of another's results only those of the same slice, a thread can
-# run both on one slice before it takes the next: what passes between them stays in its
-# cache, and no thread waits for another.
+# ---- cache blocking: segments that run slice by slice through a batch ----------------
+# If a kernel reads only the same slice of another's results, a thread can run both on a
+# slice before it takes the next one: intermediate values stay in its cache, and no
+# thread waits for another.
 
 
 @record
 class _Member:
-    """A kernel with what it touches, for comparing."""
+    """A kernel, with cached properties for comparing it with others."""
 
     kernel: Kernel
     reads: frozenset[Buffer]
@@ -138,7 +137,7 @@ class _Member:
 
     @kept
     def footprint(self) -> Footprint | None:
-        return self.kernel.known_footprint  # of tiny ones, few are asked for it
+        return self.kernel.known_footprint
 
     @kept
     def is_tiny(self) -> bool:
@@ -146,12 +145,12 @@ class _Member:
 
     @kept
     def own(self) -> frozenset[Buffer]:
-        """The buffers of which each unit has a part of its own."""
+        """The buffers of which each unit touches only its own part."""
         return self.footprint.own if self.footprint else frozenset()
 
     @kept
     def slices(self) -> int:
-        """How many slices it would have alone."""
+        """How many slices the kernel would have alone."""
         return _slices(_units(self), (self,))
 
     @kept
@@ -160,16 +159,16 @@ class _Member:
 
     @kept
     def sliced(self) -> frozenset[Buffer]:
-        """What it touches unit by unit."""
+        """The buffers that the kernel touches unit by unit."""
         return self.touched & self.own
 
-    def disputed(self, other: _Member) -> frozenset[Buffer]:
-        """Return the buffers that make the order of two kernels matter."""
+    def conflicts(self, other: _Member) -> frozenset[Buffer]:
+        """Return the buffers through which two kernels depend on each other."""
         return (self.writes & other.touched) | (self.reads & other.writes)
 
 
 class _Group:
-    """What some kernels touch together: asked often, so it is added up as they come."""
+    """The memory that a group of kernels touches."""
 
     def __init__(self, members: Iterable[_Member]) -> None:
         self._touched: set[Buffer] = set()
@@ -178,29 +177,31 @@ class _Group:
             self.add(member)
 
     def add(self, member: _Member) -> None:
-        """Count a kernel in."""
+        """Add a kernel to the group."""
         self._touched |= member.touched
         self._writes |= member.writes
 
-    def keeps_order(self, member: _Member) -> bool:
-        """Return whether a kernel must stay before, or behind, one of the group."""
-        apart = self._touched.isdisjoint(member.writes)
-        return not (apart and self._writes.isdisjoint(member.reads))
+    def conflicts(self, member: _Member) -> bool:
+        """Return whether a kernel depends on one of the group, or the reverse."""
+        return not (
+            self._touched.isdisjoint(member.writes)
+            and self._writes.isdisjoint(member.reads)
+        )
 
 
 def _member(kernel: Kernel) -> _Member:
     return _Member(kernel, kernel.memory_read, kernel.memory_written)
 
 
-def goes_with(member: _Member, other: _Member) -> bool:
-    """Return whether two kernels may run side by side."""
+def can_share_segment(member: _Member, other: _Member) -> bool:
+    """Return whether two kernels may be in the same segment."""
     if member.footprint is None or other.footprint is None:
         return False
-    return member.disputed(other) <= member.own & other.own
+    return member.conflicts(other) <= member.own & other.own
 
 
 def arrange(kernels: Sequence[Kernel]) -> tuple[list[Kernel], tuple[Segment, ...]]:
-    """Return the kernels in an order that has long segments, and the segments."""
+    """Return the kernels in an order with long segments, and the segments."""
     left = [_member(kernel) for kernel in kernels]
     ordered: list[Kernel] = []
     segments: list[Segment] = []
@@ -217,14 +218,14 @@ def arrange(kernels: Sequence[Kernel]) -> tuple[list[Kernel], tuple[Segment, ...
 
 
 def for_one_thread(plan: Plan) -> CpuPlan:
-    """Return a plan that one thread runs, which waits for nobody."""
+    """Return a plan for a single thread, without barriers between kernels."""
     last = len(plan.kernels) - 1
     execution = (Execution(True, number == last) for number in range(last + 1))
     return CpuPlan(**vars(plan), execution=tuple(execution))
 
 
 def block(plan: Plan) -> CpuPlan:
-    """Return the plan in an order that has long segments, with those."""
+    """Return the plan with kernels in an order with long segments."""
     if all(kernel.cost < CPU.worth_sharing for kernel in plan.kernels):
         return for_one_thread(plan)
     kernels, segments = arrange(plan.kernels)
@@ -234,7 +235,7 @@ def block(plan: Plan) -> CpuPlan:
 
 
 def _longest(left: Sequence[_Member]) -> tuple[list[int], list[int], int]:
-    """Return what must run before a segment, its members, and its units."""
+    """Return the kernels that must run before a segment, its members, and its units."""
     head = left[0]
     members = [0]
     before: list[int] = []
@@ -246,15 +247,15 @@ def _longest(left: Sequence[_Member]) -> tuple[list[int], list[int], int]:
     for number in range(1, min(len(left), CPU.block_lookahead)):
         skipped.append(number)
         if left[number].is_tiny:
-            continue  # comes along only where a later one needs it
+            continue  # joins only if a later member needs it
         if left[number].sliced.isdisjoint(sliced):
-            continue  # there is nothing to gain
+            continue  # would not gain by it
         needed = _needed(left, skipped)
         for eager in (True, False):
             inside = _inside(left, members, needed, eager)
             shared = math.gcd(units, *(_units(left[i]) for i in inside))
             fits = _suits(shared, units, joined, [left[i] for i in inside])
-            if fits and _all_go(left, members, inside):
+            if fits and _all_can_join(left, members, inside):
                 units = shared
                 members += inside
                 joined += [left[i] for i in inside]
@@ -273,7 +274,7 @@ def _segment(first: int, count: int, units: int, step: int) -> Segment:
 
 
 def _step(units: int, members: Iterable[_Member]) -> int:
-    """Return how many units a slice has: equally many in each, if those are many."""
+    """Return how many units a slice has: equal slices, if there are enough of them."""
     grains = [
         footprint.grain // math.gcd(footprint.grain, footprint.units // units)
         for footprint in (member.footprint for member in members)
@@ -282,8 +283,8 @@ def _step(units: int, members: Iterable[_Member]) -> int:
     grain, equal = math.lcm(*grains), thread_split(units, CPU.thread_splits)
     if grain == 1 and (equal >= CPU.enough_slices or units <= CPU.thread_splits):
         return units // equal
-    wanted = -(-units // CPU.thread_splits)
-    return -(-wanted // grain) * grain
+    step = -(-units // CPU.thread_splits)
+    return -(-step // grain) * grain
 
 
 def _units(member: _Member) -> int:
@@ -291,11 +292,11 @@ def _units(member: _Member) -> int:
 
 
 def _needed(left: Sequence[_Member], skipped: Sequence[int]) -> list[int]:
-    """Return the last of some kernels and those that must run before it, in order."""
+    """Return the last skipped kernel and those it depends on, in order."""
     needed = [skipped[-1]]
     group = _Group([left[skipped[-1]]])
     for i in reversed(skipped[:-1]):
-        if group.keeps_order(left[i]):
+        if group.conflicts(left[i]):
             needed.append(i)
             group.add(left[i])
     return needed[::-1]
@@ -307,15 +308,15 @@ def _inside(
     needed: Sequence[int],
     eager: bool,
 ) -> list[int]:
-    """Return those of some kernels that cannot run before the members of a segment.
+    """Return the needed kernels that cannot run before the members of a segment.
 
-    If eager, also those that make slices for the last one.
+    If eager, also those that share sliced buffers with the last one.
     """
     inside: list[int] = []
     group = _Group(left[i] for i in members)
     for i in needed:
-        makes = eager and not left[i].sliced.isdisjoint(left[needed[-1]].sliced)
-        if i == needed[-1] or makes or group.keeps_order(left[i]):
+        shares = eager and not left[i].sliced.isdisjoint(left[needed[-1]].sliced)
+        if i == needed[-1] or shares or group.conflicts(left[i]):
             inside.append(i)
             group.add(left[i])
     return inside
@@ -324,19 +325,19 @@ def _inside(
 def _suits(
     units: int, before: int, members: Sequence[_Member], joining: Sequence[_Member]
 ) -> bool:
-    """Return whether a segment may have as many slices as some units allow.
+    """Return whether a segment has enough slices with this number of units.
 
-    A few slices do where a slice of everything is small; large ones are cut as finely
-    as each kernel can be.
+    Few slices suffice if all buffers' slices are small; large buffers are divided as
+    finely as their kernels alone would be.
     """
     slices = _slices(units, (*members, *joining))
     coarser = [m for m in joining if slices < m.slices]
     if slices < _slices(before, members):
         coarser += members
-    grown = coarser if slices >= CPU.enough_slices else (*coarser, *joining)
-    own = {buffer for member in grown for buffer in member.own}
+    checked = coarser if slices >= CPU.enough_slices else (*coarser, *joining)
+    divided = {buffer for member in checked for buffer in member.own}
     return slices >= CPU.fewest_slices and all(
-        buffer.nbytes <= CPU.slice_bytes * slices for buffer in own
+        buffer.nbytes <= CPU.slice_bytes * slices for buffer in divided
     )
 
 
@@ -344,12 +345,12 @@ def _slices(units: int, members: Sequence[_Member]) -> int:
     return -(-units // _step(units, members))
 
 
-def _all_go(
+def _all_can_join(
     left: Sequence[_Member], members: Sequence[int], inside: Sequence[int]
 ) -> bool:
-    """Return whether some kernels may join a segment."""
+    """Return whether all of some kernels may join a segment."""
     return all(
-        goes_with(left[i], left[j])
+        can_share_segment(left[i], left[j])
         for number, i in enumerate(inside)
         for j in (*members, *inside[:number])
     )
@@ -358,9 +359,9 @@ def _all_go(
 def tile_local(
     kernels: Sequence[Kernel], segments: Sequence[Segment]
 ) -> frozenset[Buffer]:
-    """Return the buffers that only the members of one segment touch.
+    """Return the buffers that only members of a single segment touch, slice by slice.
 
-    Each slice of the segment has a part of its own: a thread needs no more than one.
+    A thread needs memory for a single slice of them.
     """
     users: dict[Buffer, set[int]] = {}
     members = [_member(kernel) for kernel in kernels]
@@ -379,7 +380,7 @@ def tile_local(
 
 
 def _fits(footprint: Footprint, segment: Segment) -> bool:
-    """Return whether a segment's slices consist of whole pieces of a kernel."""
+    """Return whether a segment's slices consist of complete grains of a kernel."""
     units, grain = footprint.units, footprint.grain
     if not segment.units:
         return units % segment.slices == 0 and grain == 1
@@ -389,25 +390,25 @@ def _fits(footprint: Footprint, segment: Segment) -> bool:
 def conflict(
     kernels: Sequence[Kernel], segments: Sequence[Segment]
 ) -> tuple[int, int] | None:
-    """Return two kernels of a segment that may not run side by side, if any."""
+    """Return two kernels that must not share a segment but do, None if none do."""
     for segment in segments:
         members = [_member(kernel) for kernel in kernels[segment.first : segment.last]]
         for i, member in enumerate(members):
             if member.footprint is None or not _fits(member.footprint, segment):
                 return segment.first + i, segment.first + i
             for j in range(i):
-                if not goes_with(member, members[j]):
+                if not can_share_segment(member, members[j]):
                     return segment.first + j, segment.first + i
     return None
 
 
-# ---- intervals: what threads run from one barrier to the next ------------------------
-# Kernels too small to share are run by one thread, one after the other. Where another
-# kernel would touch memory that one of an interval still writes or reads, all wait.
+# ---- intervals: runs between two barriers --------------------------------------------
+# Kernels too small to share are run by one thread, one after the other. A barrier is
+# needed before a kernel that conflicts with another kernel of the same interval.
 
 
 class _Run(NamedTuple):
-    """A segment, or a single kernel, and what it touches."""
+    """A segment or a single kernel, with the memory that it touches."""
 
     kernels: tuple[Kernel, ...]
     segment: Segment | None
@@ -432,12 +433,9 @@ def _runs(plan: CpuPlan) -> list[_Run]:
     return runs
 
 
-def _followed(runs: Sequence[_Run]) -> list[set[int]]:
-    """Return which runs before it each one must stay behind.
-
-    Of several that do the same to some memory the last is enough: it stays behind them.
-    """
-    followed: list[set[int]] = []
+def _dependencies(runs: Sequence[_Run]) -> list[set[int]]:
+    """Return the earlier runs that each run directly depends on, by number."""
+    dependencies: list[set[int]] = []
     writer: dict[Buffer, int] = {}
     readers: dict[Buffer, list[int]] = {}  # since it was written
     for number, run in enumerate(runs):
@@ -449,14 +447,14 @@ def _followed(runs: Sequence[_Run]) -> list[set[int]]:
             writer[buffer] = number
         for buffer in run.reads - run.writes:
             readers.setdefault(buffer, []).append(number)
-        followed.append(others)
-    return followed
+        dependencies.append(others)
+    return dependencies
 
 
 def _intervals(runs: Sequence[_Run]) -> Iterator[range]:
     """Yield the numbers of the runs of each interval, in order."""
     first = 0
-    for number, others in enumerate(_followed(runs)):
+    for number, others in enumerate(_dependencies(runs)):
         alone = runs[number].alone
         if any(n >= first and not (alone and runs[n].alone) for n in others):
             yield range(first, number)
@@ -466,21 +464,21 @@ def _intervals(runs: Sequence[_Run]) -> Iterator[range]:
 
 
 def fill_intervals(plan: CpuPlan) -> CpuPlan:
-    """Return the plan with runs moved up to where threads work anyway.
+    """Return the plan with runs moved up into earlier intervals.
 
-    Each interval takes what follows and waits for nothing in it: so threads wait less
-    often, and have more to do between.
+    Each interval takes all later runs that do not depend on it, so that fewer barriers
+    remain, with more work between them.
     """
     runs = _runs(plan)
-    waits_for, ordered = _followed(runs), list[_Run]()
+    waits_for, ordered = _dependencies(runs), list[_Run]()
     awaited_by: list[list[int]] = [[] for _ in runs]
     for number, others in enumerate(waits_for):
         for other in others:
             awaited_by[other].append(number)
     left = list(range(len(runs)))
     while left:
-        # What one thread runs need not wait for what the same one has run before it.
-        taken, taken_alone, rest = list[int](), set[int](), []
+        # Runs on one thread need no barrier between them.
+        taken, taken_alone, postponed = list[int](), set[int](), []
         for number in left[: CPU.block_lookahead]:
             alone, waits = runs[number].alone, waits_for[number]
             if waits <= taken_alone if alone else not waits:
@@ -488,8 +486,8 @@ def fill_intervals(plan: CpuPlan) -> CpuPlan:
                 if alone:
                     taken_alone.add(number)
             else:
-                rest.append(number)
-        left[: CPU.block_lookahead] = rest
+                postponed.append(number)
+        left[: CPU.block_lookahead] = postponed
         for number in taken:
             ordered.append(runs[number])
             for other in awaited_by[number]:
@@ -508,7 +506,7 @@ def fill_intervals(plan: CpuPlan) -> CpuPlan:
 
 
 def lifetimes(plan: CpuPlan) -> dict[Buffer, tuple[int, int]]:
-    """Return the first and the last run during which each temporary buffer lives."""
+    """Return the first and the last run in which each temporary buffer is live."""
     lives: dict[Buffer, tuple[int, int]] = {}
     for touched, (begin, end) in _uses(plan):
         for root in touched:
@@ -519,7 +517,7 @@ def lifetimes(plan: CpuPlan) -> dict[Buffer, tuple[int, int]]:
 
 
 def _uses(plan: CpuPlan) -> Iterator[tuple[frozenset[Buffer], tuple[int, int]]]:
-    """Yield what each run touches, and between which runs that must live."""
+    """Yield the memory that each run touches, and the runs in which that is live."""
     if plan.execution and all(how.one_thread for how in plan.execution):
         for number, kernel in enumerate(plan.kernels):
             yield kernel.memory_read | kernel.memory_written, (number, number)
@@ -528,37 +526,37 @@ def _uses(plan: CpuPlan) -> Iterator[tuple[frozenset[Buffer], tuple[int, int]]]:
 
 
 def _shared_uses(plan: CpuPlan) -> Iterator[tuple[frozenset[Buffer], tuple[int, int]]]:
-    """Yield the same where threads share the work.
+    """Yield the same for a plan that threads share.
 
-    What they share lives as long as the interval: memory that was used again within it
-    would have to be waited for.
+    Memory of shared runs is live throughout their interval: reusing it there would
+    require a barrier.
     """
     runs = _runs(plan)
     for interval in _intervals(runs):
         for number in interval:
-            own = number, number
-            span = own if runs[number].alone else (interval[0], interval[-1])
+            is_shared = not runs[number].alone
+            span = (interval[0], interval[-1]) if is_shared else (number, number)
             yield runs[number].reads | runs[number].writes, span
 
 
 def place_in_arena(plan: CpuPlan) -> CpuPlan:
-    """Give each buffer the lowest offset that is free while it lives, largest first."""
+    """Allocate temporary buffers in the arena by their lifetimes."""
     lives = lifetimes(plan)
     sizes = {buffer: rounded(buffer.nbytes, ALIGNMENT) for buffer in lives}
     offsets, end = packed(lives, sizes)
     return replace(plan, offsets=offsets, arena=end)
 
 
-# ---- who runs which kernel, and where threads wait for each other --------------------
-# A barrier is only where a kernel would touch memory that an earlier one still writes
-# or reads: one that ran since the last barrier, and not beside it in a segment.
+# ---- barriers ------------------------------------------------------------------------
+# A barrier precedes a kernel only if it conflicts with a kernel that ran since the last
+# barrier, and not in the same segment.
 
-Span = tuple[Hashable, int, int]  # what memory, from where, to where
-Touched = tuple[Sequence[Span], Sequence[Span]]  # what is read, what is written
+Span = tuple[Hashable, int, int]  # memory, start, stop
+Touched = tuple[Sequence[Span], Sequence[Span]]  # read, written
 
 
 def place_barriers(plan: CpuPlan) -> CpuPlan:
-    """Return the plan with how each kernel is executed."""
+    """Return the plan with the execution of each kernel: threads and barriers."""
     pairs = zip(plan.kernels, plan.segment_of(), strict=True)
     alone = [segment is None and is_tiny(kernel) for kernel, segment in pairs]
     barriers = [False] * len(plan.kernels)
@@ -571,13 +569,13 @@ def place_barriers(plan: CpuPlan) -> CpuPlan:
         for number in run:
             since.add(spans[number], alone[number])
     if barriers:
-        barriers[-1] = True  # the next step begins where this one ends
+        barriers[-1] = True  # before the next step
     execution = map(Execution, alone, barriers)
     return replace(plan, execution=tuple(execution))
 
 
 def unguarded(plan: CpuPlan) -> tuple[int, int] | None:
-    """Return two kernels that two threads may run at once though they must not."""
+    """Return two conflicting kernels without a barrier between them, None if none."""
     spans = [_spans(plan, kernel) for kernel in plan.kernels]
     first, since = 0, _SinceBarrier()
     for run in plan.runs():
@@ -587,7 +585,7 @@ def unguarded(plan: CpuPlan) -> tuple[int, int] | None:
                 return _opponent(plan, spans, number, before), number
             if plan.execution[number].barrier:
                 first, since = number + 1, _SinceBarrier()
-        for number in range(max(run.start, first), run.stop):  # beside, not before
+        for number in range(max(run.start, first), run.stop):  # members do not conflict
             since.add(spans[number], plan.execution[number].one_thread)
     if plan.kernels and not plan.execution[-1].barrier:
         return len(plan.kernels) - 1, 0
@@ -597,7 +595,7 @@ def unguarded(plan: CpuPlan) -> tuple[int, int] | None:
 def _opponent(
     plan: CpuPlan, spans: Sequence[Touched], number: int, others: Iterable[int]
 ) -> int:
-    """Return the first of some kernels that another one is in conflict with."""
+    """Return the first of some kernels that conflicts with another kernel."""
     for other in others:
         since = _SinceBarrier()
         since.add(spans[other], plan.execution[other].one_thread)
@@ -607,30 +605,30 @@ def _opponent(
 
 
 class Spans:
-    """The memory that some spans cover together.
+    """A union of spans.
 
     >>> covered = Spans()
     >>> covered.add([("arena", 0, 8), ("arena", 16, 24), ("arena", 8, 12)])
-    >>> covered.meets([("arena", 12, 16)]), covered.meets([("arena", 23, 40)])
+    >>> covered.overlaps([("arena", 12, 16)]), covered.overlaps([("arena", 23, 40)])
     (False, True)
     """
 
     def __init__(self) -> None:
-        # Of each memory, where its covered stretches start and stop: apart, in order.
+        # Of each memory, the starts and stops of disjoint stretches, sorted.
         self._stretches: dict[Hashable, tuple[list[int], list[int]]] = {}
 
     def add(self, spans: Iterable[Span]) -> None:
-        """Cover more."""
+        """Add spans to the union."""
         for memory, start, stop in spans:
             starts, stops = self._stretches.setdefault(memory, ([], []))
             first, last = bisect_left(stops, start), bisect_right(starts, stop)
-            if first < last:  # those that it touches become one with it
+            if first < last:  # merge with the stretches that it touches
                 start = min(start, starts[first])
                 stop = max(stop, stops[last - 1])
             starts[first:last], stops[first:last] = [start], [stop]
 
-    def meets(self, spans: Iterable[Span]) -> bool:
-        """Return whether any of some spans is covered, were it in part."""
+    def overlaps(self, spans: Iterable[Span]) -> bool:
+        """Return whether any of some spans overlaps with the union."""
         for memory, start, stop in spans:
             starts, stops = self._stretches.get(memory, ((), ()))
             at = bisect_right(stops, start)
@@ -642,7 +640,7 @@ class Spans:
 class _SinceBarrier:
     """The memory that kernels have touched since the last barrier.
 
-    Those that one thread runs alone, one after the other, do not disturb each other.
+    Kernels on the same single thread run in order, and need no barrier.
     """
 
     def __init__(self) -> None:
@@ -650,7 +648,7 @@ class _SinceBarrier:
         self._shared_reads, self._shared_writes = Spans(), Spans()
 
     def add(self, touched: Touched, alone: bool) -> None:
-        """Count in what a kernel touches."""
+        """Add the memory that a kernel touches."""
         reads, writes = touched
         self._reads.add(reads)
         self._writes.add(writes)
@@ -659,15 +657,15 @@ class _SinceBarrier:
             self._shared_writes.add(writes)
 
     def conflicts(self, touched: Touched, alone: bool) -> bool:
-        """Return whether a kernel may not run before all others are done."""
+        """Return whether a kernel needs a barrier before it."""
         reads, writes = touched
         read = self._shared_reads if alone else self._reads
         written = self._shared_writes if alone else self._writes
-        return written.meets((*reads, *writes)) or read.meets(writes)
+        return written.overlaps((*reads, *writes)) or read.overlaps(writes)
 
 
 def _spans(plan: CpuPlan, kernel: Kernel) -> Touched:
-    """Return the memory that a kernel reads, and that it writes."""
+    """Return the spans that a kernel reads and writes."""
 
     def span(root: Buffer) -> Span:
         if root.kind != "arena":

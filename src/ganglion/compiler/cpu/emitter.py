@@ -44,7 +44,7 @@ from ganglion.compiler.plan.kernels import (
 
 Range = tuple[Position, Position]
 Result = TypeVar("Result")
-INVARIANT = "!invariant.load !0"  # nothing that runs meanwhile changes what is loaded
+INVARIANT = "!invariant.load !0"  # of memory that does not change while a kernel runs
 
 
 def shared_ranges(shape: Sequence[int]) -> list[Range]:
@@ -55,7 +55,7 @@ def shared_ranges(shape: Sequence[int]) -> list[Range]:
 
 @dataclass(frozen=True)
 class Emitted:
-    """A kernel's text, the buffers it is called with, and how threads may split it."""
+    """A kernel's text, the buffers it is called with, and its parallelism."""
 
     text: str
     declared: frozenset[str]
@@ -66,33 +66,33 @@ class Emitted:
 
 
 class Tail(NamedTuple):
-    """What is left of an axis: how many lanes of its only vector, and which."""
+    """The remainder of an axis: the number of live lanes in its vector, and a mask."""
 
     size: str
     mask: str
 
 
 class Emitter:
-    """A kernel under construction: its function, and what it is called with.
+    """A kernel under construction: its function and its arguments.
 
-    Its arguments are the addresses of buffers, then the values of parameters.
+    Arguments are the addresses of buffers, followed by the values of parameters.
     """
 
     def __init__(self, parameters: int = 0, text: Text | None = None) -> None:
         self.text = text or Text("kernel", "ptr noalias %args, i64 %lo, i64 %hi")
         self.maths = Maths(self.text)
         self.buffers: list[Buffer] = []
-        self.helpers: dict[str, Emitted] = {}  # functions that it calls, by their names
-        # What lies elsewhere than in its buffer, by how it is loaded at some indices.
+        self.helpers: dict[str, Emitted] = {}  # functions that it calls, by name
+        # Views whose values are not in memory, with functions that load them.
         self.held: dict[View, Callable[[list[str], int], Val]] = {}
         self._bases: dict[Buffer, str] = {}
-        # Views to prefetch, and how many elements farther on.
+        # Views to prefetch, with distances in elements.
         self.prefetched: dict[View, int] = {}
         self._parameters = parameters
-        self.tail: Tail | None = None  # while a vector has lanes beyond the end
+        self.tail: Tail | None = None  # while emitting a masked remainder
 
     def base(self, buffer: Buffer) -> str:
-        """Return the address of a buffer; loaded at the top of the function."""
+        """Return the address of a buffer, loaded at the top of the function."""
         if buffer not in self._bases:
             if buffer not in self.buffers:
                 self.buffers.append(buffer)
@@ -110,9 +110,9 @@ class Emitter:
         return self.text.address(self.base(buffer), memory_type(buffer.dtype), index)
 
     def helper(self, name: str, arguments: str) -> Emitter:
-        """Return a function that this one may call, with the same arguments and more.
+        """Return the emitter of a function that this one calls, with further arguments.
 
-        It ends before this one, and touches no buffers that come later.
+        It must be finished first, and sees no buffers that are added later.
         """
         text = Text(name, f"ptr noalias %args, {arguments}")
         helper = Emitter(self._parameters, text)
@@ -120,7 +120,7 @@ class Emitter:
         return helper
 
     def emitted(self, parallel: int, grain: int = 1) -> Emitted:
-        """End the function."""
+        """Return the finished function."""
         for number in range(self._parameters):
             slot, at = f"%p{number}.at", len(self.buffers) + number
             self.text.prelude += [
@@ -137,7 +137,7 @@ class Emitter:
     # ---- memory --------------------------------------------------------------------
 
     def load(self, address: str, dtype: np.dtype, width: int) -> Val:
-        """Load neighbouring elements."""
+        """Load adjacent elements."""
         kind = lanes(memory_type(dtype), width)
         if self.tail and width == WIDTH:
             name = self._masked_load(address, memory_type(dtype), dtype.itemsize)
@@ -149,7 +149,7 @@ class Emitter:
         return Val(name, dtype, width)
 
     def store(self, value: Val, address: str) -> None:
-        """Store neighbouring elements."""
+        """Store adjacent elements."""
         name, kind = value.name, value.type
         if value.dtype == BOOL:
             kind = lanes("i8", value.width)
@@ -161,7 +161,7 @@ class Emitter:
             self.text.do(f"store {kind} {name}, ptr {address}, align {align}")
 
     def _masked_load(self, address: str, element: str, align: int) -> str:
-        """Load the lanes before the end; the others are zero."""
+        """Load the live lanes; the others are zero."""
         assert self.tail
         kind, mask = lanes(element, WIDTH), lanes("i1", WIDTH)
         function = f"llvm.masked.load.{suffix(element, WIDTH)}.p0"
@@ -194,12 +194,12 @@ class Emitter:
         return result
 
     def _lane_offset(self, lane: int, step: int, width: int) -> str:
-        """Return how far a lane lies from the first; one beyond the end, nowhere."""
+        """Return the offset of a lane from the first; 0 for a lane that is not live."""
         offset = self.text.times(str(lane), step)
         if lane == 0 or not self.tail or width != WIDTH:
             return offset
-        inside = self.text.let(f"icmp ugt i64 {self.tail.size}, {lane}")
-        return self.text.let(f"select i1 {inside}, i64 {offset}, i64 0")
+        is_live = self.text.let(f"icmp ugt i64 {self.tail.size}, {lane}")
+        return self.text.let(f"select i1 {is_live}, i64 {offset}, i64 0")
 
     def load_view(self, view: View, at: list[str], vector: int, width: int) -> Val:
         """Load a view at some indices; `vector` is the axis that lanes run along."""
@@ -212,15 +212,15 @@ class Emitter:
         return self._strided(view.buffer, index, view.strides[vector:], width)
 
     def prefetch(self, address: str, level: int = 2) -> None:
-        """Have a line of memory brought into the cache of some level."""
+        """Prefetch a line of memory into the cache of some level."""
         self.text.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        how = f"i32 0, i32 {4 - level}, i32 1"  # to be read, how near, data
+        how = f"i32 0, i32 {4 - level}, i32 1"  # for reading, locality, data
         self.text.do(f"call void @llvm.prefetch.p0(ptr {address}, {how})")
 
     def _strided(
         self, buffer: Buffer, index: str, strides: tuple[int, ...], width: int
     ) -> Val:
-        """Load lanes that lie as far apart as the first of some strides."""
+        """Load lanes whose distance is the first of some strides."""
         self.base(buffer)
         step = strides[0] if width > 1 else 0
         if step == 1:
@@ -259,21 +259,21 @@ class Emitter:
     def expressions(
         self, exprs: list[Expr], at: list[str], vector: int, width: int
     ) -> list[Val]:
-        """Emit expressions that share what they have in common."""
+        """Emit expressions, with common subexpressions once."""
         return self.side_by_side(exprs, [at], vector, width)[0]
 
     def side_by_side(
         self, exprs: list[Expr], points: list[list[str]], vector: int, width: int
     ) -> list[list[Val]]:
-        """Emit expressions at several points, op by op.
+        """Emit expressions at several points, interleaved op by op.
 
-        A function is a long chain of instructions, each of which waits for the one
-        before: several chains at once keep a processor busy.
+        A function is a long chain of dependent instructions: several independent chains
+        hide their latency.
         """
-        known: list[dict[int, Val]] = [{} for _ in points]
+        computed: list[dict[int, Val]] = [{} for _ in points]
         loaded: list[dict[View, Val]] = [{} for _ in points]
         for expr in walk(*exprs):
-            for at, values, loads in zip(points, known, loaded, strict=True):
+            for at, values, loads in zip(points, computed, loaded, strict=True):
                 if isinstance(expr, Load):
                     if expr.view not in loads:
                         loads[expr.view] = self.load_view(expr.view, at, vector, width)
@@ -281,27 +281,27 @@ class Emitter:
                 else:
                     value = self._operation(expr, at, vector, width, values)
                     values[id(expr)] = value
-        return [[values[id(expr)] for expr in exprs] for values in known]
+        return [[values[id(expr)] for expr in exprs] for values in computed]
 
     def _operation(
-        self, expr: Expr, at: list[str], vector: int, width: int, known: dict[int, Val]
+        self, expr: Expr, at: list[str], vector: int, width: int, values: dict[int, Val]
     ) -> Val:
         if isinstance(expr, Apply):
-            args = [known[id(arg)] for arg in expr.args]
+            args = [values[id(arg)] for arg in expr.args]
             return functions.apply(self.maths, expr.op, args, expr.dtype)
         if isinstance(expr, Literal):
             if isinstance(expr.value, Parameter):
-                return self._told(expr.value, expr.dtype, width)
+                return self._parameter(expr.value, expr.dtype, width)
             return self.maths.constant(expr.value, expr.dtype, width)
         if isinstance(expr, Index):
             return self._index(expr, at, vector, width)
         if isinstance(expr, Indirect):
-            return self._indirect(expr, at, vector, width, known[id(expr.row)])
+            return self._indirect(expr, at, vector, width, values[id(expr.row)])
         if isinstance(expr, Uniform):
-            state, element = self._random_state(expr.state), known[id(expr.element)]
+            state, element = self._random_state(expr.state), values[id(expr.element)]
             return functions.uniform(self.maths, state, element, expr.dtype)
         assert isinstance(expr, Shuffled)
-        state, position = self._random_state(expr.state), known[id(expr.position)]
+        state, position = self._random_state(expr.state), values[id(expr.position)]
         return functions.shuffled(self.maths, state, position, expr.rows)
 
     def _random_state(self, state: Buffer) -> list[Val]:
@@ -313,10 +313,10 @@ class Emitter:
             words.append(self.maths.cast(word, functions.U64))
         return words
 
-    def _told(self, parameter: Parameter, dtype: np.dtype, width: int) -> Val:
-        """Return a number that is a parameter: the first bytes of its word."""
+    def _parameter(self, parameter: Parameter, dtype: np.dtype, width: int) -> Val:
+        """Return a constant that is a parameter: the first bytes of its word."""
         kind = llvm_type(dtype)
-        # Loaded where it is used: as part of an instruction, which takes no register.
+        # Loaded where it is used, as a memory operand, to save a register.
         scalar = self.text.let(f"load {kind}, ptr {parameter}.at, align 8, {INVARIANT}")
         return self.maths.splat(Val(scalar, dtype, 1), width)
 
@@ -336,7 +336,7 @@ class Emitter:
     def _indirect(
         self, expr: Indirect, at: list[str], vector: int, width: int, row: Val
     ) -> Val:
-        """Load from the row an index names; lanes may lie in different rows."""
+        """Load from the row that an index selects; lanes may be in different rows."""
         within = self.text.affine(at, expr.within, expr.offset)
         if width == 1 or not varies(expr.row, vector):
             first = row if width == 1 else self.maths.lane(row, 0)
@@ -356,7 +356,7 @@ class Emitter:
         return self.maths.gathered(scalars)
 
     def row_start(self, row: Val, rows: int, size: int) -> tuple[str, Val]:
-        """Return where a row starts, and whether it exists; one that does not is 0."""
+        """Return the start of a row, and whether it exists; else that of row 0."""
         index = self.maths.cast(row, I64)
         count, zero = Val(str(rows), I64, 1), self.maths.constant(0, I64, 1)
         exists = self.maths.compare("icmp ult", index, count)
@@ -364,7 +364,7 @@ class Emitter:
         return self.text.times(safe.name, size), exists
 
     def _or_nan(self, value: Val, exists: Val) -> Val:
-        """Make reads outside of a table show: not a number, and so is the loss."""
+        """Return NaN for a row that does not exist, so that the loss is NaN, too."""
         if not is_float(value.dtype):
             return value
         nan = self.maths.constant(math.nan, value.dtype, value.width)
@@ -373,7 +373,7 @@ class Emitter:
     # ---- loops over axes -------------------------------------------------------------
 
     def nest(self, ranges: Sequence[Range], body: Callable[[list[str]], None]) -> None:
-        """Run a body for every iteration point of some ranges, the last one fastest."""
+        """Emit nested loops over some ranges, the last one innermost."""
 
         def inside(at: list[str]) -> None:
             if len(at) == len(ranges):
@@ -385,7 +385,7 @@ class Emitter:
         inside([])
 
     def pieces(self, count: int, body: Callable[[str], None]) -> Emitted:
-        """Run a body for the pieces of a thread, and end the function."""
+        """Return the finished function: a loop of a body over a thread's pieces."""
         self.text.each("%lo", "%hi", 1, body)
         return self.emitted(count)
 
@@ -397,11 +397,10 @@ class Emitter:
         together: int = 1,
         masked: bool = False,
     ) -> None:
-        """Run a body along an axis, for some vectors together, then for what is left.
+        """Emit a body along an axis: for several vectors together, then the remainder.
 
-        The body is told an index, and how many elements it is to go on for. Where the
-        end is known only when it runs, what is left is one vector of which some lanes
-        are masked out, or single elements.
+        The body gets an index and a number of elements. If the end is a parameter, the
+        remainder is a masked vector, or single elements.
         """
         text, known = self.text, is_known(stop)
 
@@ -416,24 +415,24 @@ class Emitter:
 
         if together > 1:
             start = run(start, together * WIDTH)
-        rest = run(start, WIDTH)
+        end = run(start, WIDTH)
         if known:
-            if int(rest) < int(stop):  # one narrower vector
-                body(str(rest), int(stop) - int(rest))
+            if int(end) < int(stop):  # a narrower vector
+                body(str(end), int(stop) - int(end))
         elif masked:
-            count = text.let(f"sub nsw i64 {stop}, {rest}")
-            some = text.let(f"icmp sgt i64 {count}, 0")
-            vector = partial(body, str(rest), WIDTH)
-            text.when(some, partial(self.in_tail, count, vector))
+            count = text.let(f"sub nsw i64 {stop}, {end}")
+            has_tail = text.let(f"icmp sgt i64 {count}, 0")
+            vector = partial(body, str(end), WIDTH)
+            text.when(has_tail, partial(self.in_tail, count, vector))
         else:
-            text.each(rest, stop, 1, lambda index: body(index, 1))
+            text.each(end, stop, 1, lambda index: body(index, 1))
 
     def in_masked_vectors(
         self, start: Position, stop: Position, body: Callable[[str, int], None]
     ) -> None:
-        """Run a body along an axis in vectors all of which are masked.
+        """Emit a body along an axis in vectors that are all masked.
 
-        For a body that is long: it stands in the text only once.
+        For a long body, which is emitted only once.
         """
         text = self.text
 

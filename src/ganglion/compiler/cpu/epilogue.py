@@ -1,8 +1,8 @@
-"""Epilogues of products in LLVM IR: what goes on with the sums of a tile.
+"""Emit epilogues of products as LLVM IR, which run on the sums of each tile.
 
-The text of an epilogue stands once in that of its product, as a function which every
-tile calls: so neither grows with the other. Sums that nobody else reads are handed over
-in a few lines of the stack, which never leave the first cache.
+An epilogue is emitted once, as a function that every tile calls, to bound the size of
+the text. Sums without other readers are passed in a small array on the stack, which
+stays in the first-level cache. Light epilogues are inlined on sums in registers.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ FACTS = Facts(transposes=False, is_narrow=False, fits_vector=False, prefetched={
 
 
 class Epilogue:
-    """The functions of an epilogue, and the calls of them."""
+    """The function of an epilogue, and calls to it."""
 
     def __init__(
         self, loop: Loop, out: Buffer, emitter: Emitter, most: int, wide: int
     ) -> None:
-        """Go on with at most so many elements at once, in rows that are so far apart.
+        """Prepare for tiles of at most `most` elements, in rows `wide` elements apart.
 
-        That is where they lie if they have no memory.
+        That is their layout on the stack if the result has no memory.
         """
         self.loop, self.out, self.emitter = loop, out, emitter
         self.element = llvm_type(out.dtype)
@@ -37,16 +37,16 @@ class Epilogue:
         self.wide, self.tile = wide, ""
         if out.kind == "register":
             self.tile = "%tile"
-            held = f"alloca [{most} x {self.element}], align 64"
-            emitter.text.prelude.append(f"  %tile = {held}")
+            tile = f"alloca [{most} x {self.element}], align 64"
+            emitter.text.prelude.append(f"  %tile = {tile}")
         steps = [e for e in loop.every_expr if not isinstance(e, (Load, Literal))]
-        light = all(isinstance(e, Apply) and e.op not in FUNCTIONS for e in steps)
-        # Of these, more time goes by with calls than with what they compute.
-        self.is_light = light and len(steps) <= CPU.light_epilogue
+        is_cheap = all(isinstance(e, Apply) and e.op not in FUNCTIONS for e in steps)
+        # The call of such an epilogue would take longer than its computation.
+        self.is_light = is_cheap and len(steps) <= CPU.light_epilogue
 
     @cached_property
     def _name(self) -> str:
-        """Define a function over some rows and columns; return its name."""
+        """The name of the epilogue's function, defined when it is first needed."""
         stem = "epilogue"
         numbers = ["%row", "%rows", "%column", "%columns"]
         arguments = [f"i64 {name}" for name in (*self.at, *numbers)]
@@ -55,7 +55,7 @@ class Epilogue:
         rows, columns = (
             (first, text.add(first, f"{first}s")) for first in ("%row", "%column")
         )
-        self._go_on(helper, [rows, columns])
+        self._emit(helper, [rows, columns])
         emitted = helper.emitted(1)
         name = stem + hashlib.sha256(emitted.text.encode()).hexdigest()[:16]
         head = f"define internal void @{name}("
@@ -64,7 +64,7 @@ class Epilogue:
         self.emitter.helpers[name] = replace(emitted, text=renamed)
         return name
 
-    def _go_on(self, helper: Emitter, ranges: list[Range]) -> None:
+    def _emit(self, helper: Emitter, ranges: list[Range]) -> None:
         text = helper.text
 
         def load(at: list[str], width: int) -> Val:
@@ -79,7 +79,7 @@ class Epilogue:
         LoopText(self.loop, FACTS, helper).map_over(self.at, ranges)
 
     def store(self, at: list[str], total: Val) -> None:
-        """Go on with one vector of the result, at some indices."""
+        """Emit the epilogue of a vector of the result in a register."""
         last = len(at) - 1
         for expr in self.loop.leaves:
             if isinstance(expr, Load) and expr.view.buffer is self.out:
@@ -90,10 +90,10 @@ class Epilogue:
             self.emitter.store_view(value, view, at, last, width)
 
     def prefetch(self, emitter: Emitter, at: Sequence[str], vectors: int) -> None:
-        """Have some vectors of what a row goes on with come into the second cache.
+        """Prefetch the epilogue's operands for some vectors of a row.
 
-        A row at a time, while the tile is added up: more lines at once than a processor
-        can ask for would have to be waited for.
+        A row at a time, while the tile is being computed: a processor has a limited
+        number of outstanding loads.
         """
         text = emitter.text
         loads = [e.view for e in self.loop.leaves if isinstance(e, Load)]
@@ -107,7 +107,7 @@ class Epilogue:
                     emitter.prefetch(text.address(first, element, vector * WIDTH), 1)
 
     def call(self, *numbers: str) -> None:
-        """Go on with a tile: outer indices, first row, rows, first column, columns."""
+        """Emit the call for a tile: outer indices, row, rows, column, columns."""
         passed = ", ".join(f"i64 {number}" for number in numbers)
         tile = self.tile or "null"
         self.emitter.text.do(

@@ -1,4 +1,4 @@
-"""What this machine's processor can do besides what every one of its kind can."""
+"""Optional features of this machine's processor."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 
 ARCH_PRCTL = 158  # the system call, on x86-64
-ARCH_REQ_XCOMP_PERM, XTILEDATA = 0x1023, 18  # to ask for a state; that of AMX' tiles
+ARCH_REQ_XCOMP_PERM, XTILEDATA = 0x1023, 18  # request permission; for AMX's tiles
 
 
 @cache
@@ -20,19 +20,19 @@ def host_features() -> Mapping[str, bool]:
 
 
 def bf16() -> str:
-    """Return what this machine's processor has for products of bfloat16."""
-    has = host_features()
-    known = ["AVX512-BF16"] if has.get("avx512bf16") else []
-    if has.get("amx-bf16"):
+    """Return the instructions that multiply bfloat16 on this processor, as text."""
+    features = host_features()
+    names = ["AVX512-BF16"] if features.get("avx512bf16") else []
+    if features.get("amx-bf16"):
         reason = amx_unavailable_reason()
-        known.append(f"AMX (not used: {reason})" if reason else "AMX")
-    return ", ".join(known) or "none: bfloat16 is multiplied as float32"
+        names.append(f"AMX (not used: {reason})" if reason else "AMX")
+    return ", ".join(names) or "none: bfloat16 is multiplied as float32"
 
 
 def multiplies_bf16() -> bool:
-    """Return whether code may multiply pairs of bfloat16 and add them to float32.
+    """Return whether code may use AVX512-BF16, which multiplies pairs of bfloat16.
 
-    Not where GANGLION_CPU asks for a lesser processor: none of those can.
+    Not if GANGLION_CPU names a less capable processor: none of those has it.
     """
     return not os.environ.get("GANGLION_CPU") and bool(
         host_features().get("avx512bf16")
@@ -40,9 +40,9 @@ def multiplies_bf16() -> bool:
 
 
 def multiplies_tiles() -> bool:
-    """Return whether code may multiply whole tiles of bfloat16, by AMX.
+    """Return whether code may use AMX, which multiplies tiles of bfloat16.
 
-    Asks the operating system for that, once: so only for those who want bfloat16.
+    This requests permission from the operating system, so call it only for bfloat16.
     """
     return multiplies_bf16() and not amx_unavailable_reason()
 
@@ -51,9 +51,8 @@ def multiplies_tiles() -> bool:
 def amx_unavailable_reason() -> str:
     """Return why this process cannot use AMX, "" if it can.
 
-    Its tiles are 8 KB that a system has to keep for every thread. Linux does so for
-    processes that ask for it, once for all of their threads, those of now and later;
-    a process that is forked may as well.
+    The system has to save 8 KB of tiles for every thread. Linux does so for processes
+    that request it once, including future threads and forked processes.
     """
     needed = ("amx-tile", "amx-bf16", "avx512bf16")
     missing = [name for name in needed if not host_features().get(name)]
@@ -71,12 +70,12 @@ def amx_unavailable_reason() -> str:
 
 @cache
 def gains_from_copies() -> bool:
-    """Return whether smaller products had better copy the columns that they multiply.
+    """Return whether smaller products should pack the columns that they multiply.
 
-    Intel's cores (Sapphire Rapids) are a quarter faster with columns side by side than
-    with rows that lie a multiple of a cache's lines apart; AMD's (Zen 4) do not mind,
-    and lose three hundredths by the copy. Transposed matrices of less than 2 MB are
-    packed for Intel's, and copied as a whole for AMD's. The bits are the same.
+    Intel's cores (Sapphire Rapids) are a quarter faster with packed columns than with
+    rows a multiple of a cache line apart; AMD's (Zen 4) are not, and lose 3% by the
+    copy. Transposed matrices of less than 2 MB are packed on Intel, and copied entirely
+    on AMD. Results have the same bits.
     """
     import llvmlite.binding as llvm
 

@@ -1,17 +1,16 @@
-"""Pointwise ops by name: functions of float32 in vectors, without a branch.
+"""Pointwise ops by name: vectorized, branch-free functions of float32.
 
-A function reduces its range, then evaluates one polynomial. Every lane computes the
-same instructions, whatever the width of the vector and the machine, so an element has
-the same bits in a vector and in the scalar rest. Largest error measured, in units of
-the last place of the exact result: over every float32 of ordinary size and a million
-patterns of bits (see `test_cpu_functions.py`).
+A function reduces its argument, then evaluates a polynomial. Every lane executes the
+same instructions on all machines, so that an element has the same bits in a vector and
+in a scalar remainder. The largest measured error in ulp, over all float32 of ordinary
+size and a million bit patterns (see `test_cpu_functions.py`):
 
 | exp | expm1 | log | log1p | tanh | sigmoid | erf | sin | cos | power |
 |---|---|---|---|---|---|---|---|---|---|
 | 0.99 | 1.20 | 0.87 | 1.47 | 1.34 | 1.48 | 1.11 | 1.56 | 1.57 | 0.53 |
 
-The coefficients are minimax fits of the functions named beside them, rounded to
-float32 one after the other, the lowest power first.
+The coefficients are minimax fits of the functions named beside them, rounded to float32
+one after the other, starting with the lowest power.
 """
 
 from __future__ import annotations
@@ -50,11 +49,10 @@ def _instruction(
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """A value in a formula: Python's operators write LLVM IR while they are read.
+    """A value in a formula, whose operators emit LLVM IR.
 
-    Every operation is exact or rounded once, in any lane. Numbers of Python become
-    constants of the other operand's type. A comparison with NaN is false, so a value
-    that is NaN stays where a choice does not take it away.
+    Every operation is exact or rounded once. Python's numbers become constants of the
+    other operand's type. Comparisons with NaN are false.
     """
 
     maths: Maths
@@ -98,7 +96,7 @@ class Term:
         return self._new(self.maths.logical_not(self.val))
 
     def choose(self, a: Term | float, b: Term | float) -> Term:
-        """Return a where this condition holds, b elsewhere; one of them is a term."""
+        """Return a where this condition holds, else b; at least one is a term."""
         like = a if isinstance(a, Term) else b
         assert isinstance(like, Term)
         return self._new(
@@ -134,7 +132,7 @@ class Term:
         return self._new(self.maths.intrinsic("copysign", self.val, other.val))
 
     def floor(self) -> Term:
-        """Return the next whole number below."""
+        """Return the largest integer that is not greater."""
         return self._new(self.maths.intrinsic("floor", self.val))
 
     def root(self) -> Term:
@@ -142,7 +140,7 @@ class Term:
         return self._new(self.maths.intrinsic("sqrt", self.val))
 
     def bits(self) -> Term:
-        """Return the same bits, as an integer or as a real number."""
+        """Return the same bits as an integer, or as a float."""
         dtype, width = np.dtype(_SAME_SIZE[self.val.dtype.name]), self.val.width
         kind = lanes(llvm_type(dtype), width)
         name = self.maths.text.let(f"bitcast {self.val.type} {self.val.name} to {kind}")
@@ -153,7 +151,7 @@ class Term:
         return self._new(self.maths.splat(self.val, width))
 
     def cast(self, dtype: np.dtype) -> Term:
-        """Return the same number in another type."""
+        """Return the value converted to another type."""
         return self._new(self.maths.cast(self.val, dtype))
 
 
@@ -187,7 +185,7 @@ _OPS: dict[str, Callable[..., Val]] = {
 }
 
 
-# Functions that are called one lane at a time, by their names in the C library.
+# Functions of the C library, which are called lane by lane.
 _LIBRARY = {
     "arcsin": "asin",
     "arccos": "acos",
@@ -222,13 +220,13 @@ _OPS |= {
 
 
 def _op(function: Callable[..., Val]) -> Callable[..., Val]:
-    """Add a function to the ops."""
+    """Register an op."""
     _OPS[function.__name__] = function
     return function
 
 
 def _float32(formula: Callable[[Term], Term]) -> None:
-    """Add a formula of float32 to the ops; of float64, the C library's function."""
+    """Register a formula for float32, with the C library's function for float64."""
     name = formula.__name__
 
     def function(m: Maths, x: Val) -> Val:
@@ -237,7 +235,7 @@ def _float32(formula: Callable[[Term], Term]) -> None:
     _OPS[name] = function
 
 
-# Adding it rounds to a whole number, which then stands in the lowest bits.
+# Adding it rounds to an integer, which is then in the lowest bits.
 _ROUNDER = 1.5 * 2**23
 _ROUNDER_64 = 1.5 * 2**52
 _ONE = 0x3F800000  # the bits of 1.0; an exponent of 1 is 1 << 23
@@ -245,7 +243,7 @@ _SMALLEST = 2.0**-126  # the smallest number that is not subnormal
 
 
 def _split_constant(value: float, count: int) -> list[float]:
-    """Return float32 numbers that add up to a constant with more digits."""
+    """Return float32 numbers whose sum is a more precise constant."""
     parts: list[float] = []
     for _ in range(count):
         parts.append(float(np.float32(value - math.fsum(parts))))
@@ -259,7 +257,7 @@ _EXP = [1.99442715e-4, 1.39327231e-3, 8.33320804e-3, 4.16664891e-2, 0.166666672,
 
 
 class _Reduced:
-    """A number as n * log(2) + r, |r| <= log(2) / 2, and r as `high` and a rest."""
+    """x as n * log(2) + r with |r| <= log(2) / 2, and r as `high` plus a remainder."""
 
     def __init__(self, x: Term) -> None:
         shifted = x.fma(math.log2(math.e), _ROUNDER)
@@ -279,7 +277,7 @@ class _Reduced:
         return (r * r).fma(r.polynomial(_EXP), r) + 1.0
 
     def precise_exp(self) -> Term:
-        """Return exp(r), where only the last addition rounds in the last place."""
+        """Return exp(r), in which only the last addition rounds."""
         total = self.high + 1.0
         lost = self.high - (total - 1.0)
         return total + (lost + self.above())
@@ -289,7 +287,7 @@ class _Reduced:
         return (self.exponent + _ONE).bits()
 
     def scaled(self, x: Term) -> Term:
-        """Return x * 2**n, in two steps that reach the smallest and largest numbers."""
+        """Return x * 2**n in two steps, for the full range of exponents."""
         half = (self.exponent >> 1) & -(1 << 23)
         return x * (half + _ONE).bits() * (self.exponent - half + _ONE).bits()
 
@@ -324,10 +322,10 @@ def sigmoid(m: Maths, value: Val) -> Val:
     negative = x < 0.0
     above = negative.choose(e, 1.0)
     quotient = above / below
-    # What the division and the sum below it rounded away, put back in one step.
-    rest = (-quotient).fma(lost, (-quotient).fma(below, above))
+    # A correction for the rounding errors of the division and of the sum.
+    error = (-quotient).fma(lost, (-quotient).fma(below, above))
     inverse = negative.choose(1.0 - quotient, quotient)
-    return rest.fma(inverse, quotient).val
+    return error.fma(inverse, quotient).val
 
 
 # (tanh(x) / x - 1) / x**2 in x**2, for |x| < 0.625.
@@ -336,7 +334,7 @@ _TANH = [-5.71549917e-3, 2.06491034e-2, -5.37430048e-2, 0.133314848, -0.33333283
 
 @_float32
 def tanh(x: Term) -> Term:
-    """1 - 2 / (exp(2 x) + 1); a polynomial where that would cancel."""
+    """1 - 2 / (exp(2 x) + 1), or a polynomial where that would cancel."""
     size = x.size()
     square = size * size
     near = (square * square.polynomial(_TANH)).fma(size, size)
@@ -362,7 +360,7 @@ _ERF_FAR = [
 
 @_float32
 def erf(x: Term) -> Term:
-    """The error function: a polynomial, or 1 - exp(a polynomial) further out."""
+    """The error function: a polynomial, or 1 - exp(a polynomial) for large x."""
     size = x.size()
     near = (size * size).polynomial(_ERF_NEAR).fma(size, size)
     capped = size.at_most(4.0)
@@ -380,7 +378,7 @@ _LOG = [
 
 
 def _parts(x: Term) -> tuple[Term, Term]:
-    """Return e and m, where x = m * 2**e and m lies around 1; for 0 < x < inf."""
+    """Return e and m with x = m * 2**e and m around 1, for 0 < x < inf."""
     tiny = x < _SMALLEST
     code = tiny.choose(x * 2.0**23, x).bits() - _ROOT_HALF
     mantissa = ((code & 0x7FFFFF) + _ROOT_HALF).bits()
@@ -395,7 +393,7 @@ def _log_of_parts(exponent: Term, f: Term) -> Term:
 
 
 def _log_edges(x: Term, result: Term) -> Term:
-    """Put in the logarithms of 0, of numbers below, of infinity and of NaN."""
+    """Return the result, with the logarithms of 0, negatives, infinity and NaN."""
     below = x.equals(0.0).choose(x.number(-math.inf), math.nan)
     return x.equals(math.inf).choose(x, (x > 0.0).choose(result, below))
 
@@ -409,12 +407,12 @@ def log(x: Term) -> Term:
 
 @_float32
 def log1p(x: Term) -> Term:
-    """log(1 + x), where the digits that 1 + x loses are put back."""
+    """log(1 + x), corrected for the rounding error of 1 + x."""
     total = x + 1.0
     code = total.bits() - _ROOT_HALF
     scale = (_ONE - (code & -(1 << 23))).bits()
     mantissa = ((code & 0x7FFFFF) + _ROOT_HALF).bits()
-    large = x > 2.0**30  # where 1 + x is x, and the scale leaves its range
+    large = x > 2.0**30  # 1 + x is x, and the scale would underflow
     f = large.choose(mantissa - 1.0, x.fma(scale, scale - 1.0))
     result = _log_edges(total, _log_of_parts((code >> 23).cast(F32), f))
     return x.equals(0.0).choose(x, result)
@@ -460,7 +458,7 @@ def _reduced_angle(size: Term) -> tuple[Term, Term, Term]:
 
 
 def _or_library(name: str, x: Term, result: Term) -> Term:
-    """Call the C library, lane by lane, where x is too large for the reduction."""
+    """Return results of the C library where x is too large for the reduction."""
     huge = x.size() > _TURNS_LIMIT
     return Term(x.maths, x.maths.where_library(name, huge.val, x.val, result.val))
 
@@ -478,11 +476,11 @@ _EXP2 = [
 
 @_op
 def power(m: Maths, base: Val, exponent: Val) -> Val:
-    """A power; through float64, since an error in log2(x) is multiplied by y."""
+    """A power, by way of float64: an error of log2(x) is multiplied by y."""
     if base.dtype != F32:
         return m.library("pow", base, exponent)
     x, y = Term(m, base), Term(m, exponent)
-    simple = _simple_power(x, m.known(exponent))
+    simple = _simple_power(x, m.constant_of(exponent))
     if simple is not None:
         return simple.val
     size = x.size()
@@ -499,7 +497,7 @@ def power(m: Maths, base: Val, exponent: Val) -> Val:
 
 
 def _simple_power(x: Term, exponent: float | None) -> Term | None:
-    """Return the powers that are cheaper, and as exact, by arithmetic."""
+    """Return powers that arithmetic computes faster and as exactly, None for others."""
     if exponent in (1, 2, 3):
         return reduce(mul, [x] * int(exponent))
     if exponent == -1:
@@ -512,7 +510,7 @@ def _simple_power(x: Term, exponent: float | None) -> Term | None:
 
 
 def _log2(size: Term) -> Term:
-    """Return log2 in float64 of numbers from 0 to infinity."""
+    """Return log2 in float64, for numbers from 0 to infinity."""
     exponent, mantissa = _parts(size)
     exponent = size.equals(0.0).choose(exponent.number(-math.inf), exponent)
     exponent = (size < math.inf).choose(exponent, size)
@@ -522,7 +520,7 @@ def _log2(size: Term) -> Term:
 
 
 def _exp2(x: Term) -> Term:
-    """Return 2**x in float64; it overflows and vanishes with float32."""
+    """Return 2**x in float64, over the range of float32."""
     x = x.at_least(-200.0).at_most(200.0)
     shifted = x + _ROUNDER_64
     f = x - (shifted - _ROUNDER_64)
@@ -531,7 +529,7 @@ def _exp2(x: Term) -> Term:
 
 
 def apply(m: Maths, op: str, args: list[Val], dtype: np.dtype) -> Val:
-    """Emit the op of this name."""
+    """Emit an op."""
     if op != "cast":
         return _OPS[op](m, *args)
     (x,) = args
@@ -542,20 +540,20 @@ def apply(m: Maths, op: str, args: list[Val], dtype: np.dtype) -> Val:
     return m.cast(x, dtype)
 
 
-# ---- floats of 16 bits: stored as bits, computed in float32 --------------------------
+# ---- 16-bit floats: stored as bits, computed in float32 ------------------------------
 
 _INFINITY = 0x7F800000
 
 
 def _widened(m: Maths, x: Val) -> Term:
-    """Return the bits of a short float in 32."""
+    """Return the bits of a 16-bit float as an int32."""
     return Term(m, m.cast(Val(x.name, U16, x.width), I32))
 
 
 def _from_float16(m: Maths, x: Val) -> Val:
     bits = _widened(m, x)
     size, sign = bits & 0x7FFF, (bits & 0x8000) << 16
-    # Behind a half, the last bit of a float32 is the last bit of a small float16.
+    # As low bits of 0.5 in float32, those of a subnormal float16 have the right weight.
     small = ((size + 0x3F000000).bits() - 0.5).bits()
     number = (size < 0x400).choose(small, (size << 13) + 0x38000000)
     number = (size >= 0x7C00).choose((size << 13) | _INFINITY, number)
@@ -565,7 +563,7 @@ def _from_float16(m: Maths, x: Val) -> Val:
 def _to_float16(x: Term) -> Val:
     bits = x.bits()
     size, sign = bits & 0x7FFFFFFF, (bits >> 16) & 0x8000
-    # Added to a half, the last bit of a small number is the last bit of a float16.
+    # Adding 0.5 rounds a small number to the last bit of a subnormal float16.
     small = (size.bits() + 0.5).bits() - 0x3F000000
     normal = (size - 0x38000000 + 0xFFF + ((size >> 13) & 1)) >> 13
     near = (size < 0x38800000).choose(small, normal)
@@ -590,7 +588,7 @@ def _short(bits: Term, dtype: np.dtype) -> Val:
     return Val(low.name, dtype, low.width)
 
 
-# Of each type: how it becomes float32, and how float32 becomes it, halves to even.
+# The conversions of each type to float32 and from it, rounding halves to even.
 _SHORT: dict[np.dtype, tuple[Callable[[Maths, Val], Val], Callable[[Term], Val]]] = {
     FLOAT16: (_from_float16, _to_float16),
     BFLOAT16: (_from_bfloat16, _to_bfloat16),
@@ -598,7 +596,7 @@ _SHORT: dict[np.dtype, tuple[Callable[[Maths, Val], Val], Callable[[Term], Val]]
 
 
 # ---- random numbers: Philox 4x32-10, and the shuffle by swap-or-not ------------------
-# Every word of 32 bits is held in 64.
+# Words of 32 bits are held in 64.
 
 U16, U32, U64 = (np.dtype(f"uint{bits}") for bits in (16, 32, 64))
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -607,7 +605,7 @@ _MASK = 0xFFFFFFFF
 
 
 def _philox(counter: list[Term], key: Term, stream: int) -> list[Term]:
-    """Return four random words for a counter of four."""
+    """Return four random words for a counter of four words."""
     c0, c1, c2, c3 = counter
     k0, k1 = key.splat(c0.val.width), stream
     for _ in range(10):
@@ -619,9 +617,9 @@ def _philox(counter: list[Term], key: Term, stream: int) -> list[Term]:
 
 
 def uniform(m: Maths, state: Sequence[Val], element: Val, dtype: np.dtype) -> Val:
-    """Return the uniform number of an element: word e % 4 of block e / 4.
+    """Return an element's uniform number: word e % 4 of block e / 4.
 
-    A state is a seed and a counter.
+    The state is a seed and a counter.
     """
     width = element.width
     seed, count = (Term(m, word) for word in state)

@@ -1,11 +1,11 @@
-"""Which loops become epilogues of products.
+"""Fuse loops as epilogues into products.
 
-They go on with a product's result: bias, activation, the mask of its gradient, dropout,
-the update of the weights.
+Such loops read a product's result: bias, activation, the mask of its gradient, dropout,
+the update of weights.
 
-A loop moves up to its product, and what it needs besides before that, unless something
-there depends on the product. A loop that goes on with several products, as updates of
-equal layers do, is cut: each part goes with its own.
+A loop moves up to its product, and the kernels that it depends on move before it,
+unless they depend on the product. A loop that reads several products, such as the
+fused updates of equal layers, is split: each part becomes an epilogue of its own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ganglion.compiler.plan.kernels import Buffer, Contract, Expr, Kernel, Load,
 def fuse_epilogues(kernels: Sequence[Kernel]) -> list[Kernel]:
     """Return the kernels with loops as epilogues of products, where that is possible.
 
-    A loop that reads several products goes with the last of them.
+    An output that depends on several products is fused into the last of them.
     """
     order = list(kernels)
     readers = _Readers(order)
@@ -45,7 +45,7 @@ class _Readers:
             self.add(kernel)
 
     def add(self, kernel: Kernel) -> None:
-        """Count in a kernel."""
+        """Add a kernel."""
         for buffer in kernel.memory_read:
             self.counts[buffer] = self.counts.get(buffer, 0) + 1
         if isinstance(kernel, Loop) and is_map(kernel):
@@ -53,7 +53,7 @@ class _Readers:
                 self.loops.setdefault(buffer, []).append(kernel)
 
     def remove(self, kernel: Kernel) -> None:
-        """Count out a kernel."""
+        """Remove a kernel."""
         for buffer in kernel.memory_read:
             self.counts[buffer] -= 1
         if isinstance(kernel, Loop) and is_map(kernel):
@@ -62,10 +62,7 @@ class _Readers:
 
 
 def _suits(product: Contract) -> bool:
-    """Return whether a product has tiles to go on with, of whole vectors.
-
-    One that goes along a long inner axis has them for so long that it would not pay.
-    """
+    """Return whether a product has complete sums in tiles that fill vectors."""
     if len(product.columns) != 1 or not product.rows or not product.inner:
         return False
     if not repays_epilogue(product) or not (product.packed or sums_stay(product)):
@@ -78,11 +75,11 @@ def _suits(product: Contract) -> bool:
 def _fuse(
     order: list[Kernel], number: int, product: Contract, readers: _Readers
 ) -> None:
-    """Fuse the first loop behind a product that may go on with its result."""
+    """Fuse the first loop that can be an epilogue into a product."""
     out = product.out.buffer.root
     for loop in sorted(readers.loops.get(out, ()), key=order.index):
-        own, rest = _cut(loop, out)
-        epilogue = _epilogue_of(product, own) if own else None
+        dependent, rest = _split(loop, out)
+        epilogue = _epilogue_of(product, dependent) if dependent else None
         where = order.index(loop)
         if epilogue is None or where < number:
             continue
@@ -102,10 +99,10 @@ def _fuse(
         return
 
 
-def _cut(loop: Loop, out: Buffer) -> tuple[Loop | None, Loop | None]:
-    """Return what a loop stores that depends on a buffer, and what it stores besides.
+def _split(loop: Loop, out: Buffer) -> tuple[Loop | None, Loop | None]:
+    """Split a loop into the outputs that depend on a buffer, and the others.
 
-    All in one if its parts overwrite what the others read.
+    It remains in one part if one part overwrites what the other reads or writes.
     """
     depend = set(loop.reading(out))
     for expr in loop.every_expr:
@@ -116,14 +113,14 @@ def _cut(loop: Loop, out: Buffer) -> tuple[Loop | None, Loop | None]:
         parts[output[0] not in depend].append(output)
     if not parts[1]:
         return loop, None
-    own, rest = (loop.with_outputs(tuple(outputs)) for outputs in parts)
-    apart = own.memory_written.isdisjoint(rest.memory_read | rest.memory_written)
-    apart = apart and rest.memory_written.isdisjoint(own.memory_read)
-    return (own, rest) if apart else (loop, None)
+    first, rest = (loop.with_outputs(tuple(outputs)) for outputs in parts)
+    is_free = first.memory_written.isdisjoint(rest.memory_read | rest.memory_written)
+    is_free = is_free and rest.memory_written.isdisjoint(first.memory_read)
+    return (first, rest) if is_free else (loop, None)
 
 
 def _epilogue_of(product: Contract, loop: Loop) -> Loop | None:
-    """Return a loop along the axes of a product that it can follow, None if none."""
+    """Return a loop as an epilogue of a product, None if it cannot be."""
     if not can_follow([product], loop) or any(map(fails_at_zero, loop.every_expr)):
         return None
     epilogue = along(loop, product)
@@ -133,8 +130,8 @@ def _epilogue_of(product: Contract, loop: Loop) -> Loop | None:
         return None
     last = len(epilogue.shape) - 1
     gathers = any(is_gathered(expr, last) for expr in epilogue.leaves)
-    beside = all(view.strides[last] == 1 for _, view in epilogue.outputs)
-    return epilogue if beside and not gathers else None
+    is_contiguous = all(view.strides[last] == 1 for _, view in epilogue.outputs)
+    return epilogue if is_contiguous and not gathers else None
 
 
 def _streams(epilogue: Loop, product: Contract) -> int:
@@ -148,7 +145,7 @@ def _streams(epilogue: Loop, product: Contract) -> int:
 def _needed(
     order: Sequence[Kernel], number: int, where: int, epilogue: Loop
 ) -> list[Kernel] | None:
-    """Return what must run before an epilogue, None if that needs the product."""
+    """Return the kernels that must move before an epilogue, None if they cannot."""
     reads, writes = set(epilogue.memory_read), set(epilogue.memory_written)
     reads -= order[number].memory_written
     needed: list[Kernel] = []
@@ -170,16 +167,16 @@ def _needed(
 
 
 def sums_stay(product: Contract) -> bool:
-    """Return whether the sums of a product are complete when its tile leaves registers.
+    """Return whether the sums of a tile are complete when it leaves registers.
 
-    Those of a long inner axis lie where they are stored between two blocks of it.
+    They are not if the inner axis is blocked: partial sums are stored between blocks.
     """
     in_blocks = packed_gemm.in_blocks if product.packed else gemm.in_blocks
     return not in_blocks(product)
 
 
 def _unstored(product: Contract) -> Contract:
-    """Return a product whose result only its epilogue has."""
+    """Return a product whose result has no memory: only its epilogue reads it."""
     out, epilogue = product.out.buffer.root, product.epilogue
     assert epilogue is not None
     register = replace(out, kind="register")

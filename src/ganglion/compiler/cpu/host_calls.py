@@ -1,9 +1,9 @@
-"""Host calls from compiled code: how it calls Python, and how errors come back.
+"""Host calls from compiled code: calling Python, and propagating its exceptions.
 
-The code gets the address of a function among its buffers and calls it with the
-addresses of the arrays. ctypes takes Python's lock for the time of the call, which
-compiled code runs without. An exception cannot pass through native code: it is kept,
-what is left of the run calls nothing more, and it is raised when the code returns.
+The address of a function is among the buffers of the call, which passes the addresses
+of the arrays. ctypes holds the GIL during the call; compiled code runs without it. An
+exception cannot unwind native code: it is stored, further host calls of the run return
+at once, and it is raised when the run returns.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 def emit_host_call(kernel: HostCall) -> Emitted:
-    """Return the call as text: the first of its buffers is what is called."""
+    """Return the text of a host call, whose first buffer is the function."""
     emitter = Emitter()
     text = emitter.text
     function = emitter.base(kernel.callback)
@@ -35,10 +35,10 @@ class Callback:
     """A host function at an address that compiled code can call.
 
     Args:
-        function: What is called.
-        errors: Where its exceptions are kept.
+        function: The function to call.
+        errors: A list to which its exceptions are appended.
         flush_subnormals: The executor's function of this name: the host computes with
-            subnormal numbers, compiled code does not.
+            subnormal numbers, compiled code flushes them.
     """
 
     def __init__(
@@ -63,8 +63,8 @@ class Callback:
             pointers = [words[number] for number in range(len(typed))]
             arrays = list(map(_array_at, pointers, typed))
             count = len(function.inputs)
-            # Copies: a function, or the frames of its error, may keep what it was given
-            # for longer than the memory is there.
+            # Copies: the function, or a traceback, may keep references for longer than
+            # the memory is valid.
             results = function(*(array.copy() for array in arrays[:count]))
             for target, array in zip(arrays[count:], results, strict=True):
                 target[...] = array

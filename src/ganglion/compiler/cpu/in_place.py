@@ -1,4 +1,4 @@
-"""Loops in place: what is computed by element takes the memory that it comes from."""
+"""Make loops write in place: an elementwise result reuses the memory of its operand."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from ganglion.compiler.plan.time_loop import TimeLoop
 
 
 def write_in_place(plan: CpuPlan) -> CpuPlan:
-    """Return the plan with loops that write over what nobody else reads.
+    """Return the plan with loops that overwrite operands without other readers.
 
-    So a slice takes less of a thread's cache, and the arena is smaller. Nobody waits
-    more often: who wrote an array must be waited for by its only reader anyway.
+    Slices take less of a thread's cache, and the arena is smaller. No barrier is added:
+    the loop depends on the writer of its operand in any case.
     """
     loops = [(n, k) for n, k in enumerate(plan.kernels) if isinstance(k, Loop)]
     large = [(number, loop, views) for number, loop in loops if (views := _large(loop))]
     if not large:
         return plan
-    uses, seen_otherwise = Uses(plan.kernels), _seen_otherwise(plan.kernels)
+    uses, aliased = Uses(plan.kernels), _aliased(plan.kernels)
     successor: dict[BufferKey, Buffer] = {}
     for number, loop, views in large:
         for view in views:
             new = view.buffer
-            if new.key in seen_otherwise or uses.writers[new.key] != [number]:
+            if new.key in aliased or uses.writers[new.key] != [number]:
                 continue
-            for old in _read_there(loop, view):
-                # What other slices need may not become one slice's own.
+            for old in _read_in_place(loop, view):
+                # A shared buffer must not become tile-local.
                 fits = new not in plan.tile_local or old in plan.tile_local
-                is_free = old.key not in seen_otherwise and old.key not in successor
-                before = uses.writers[old.key][-1] < number
-                only_here = uses.readers[old.key] == [number]
-                if fits and is_free and before and only_here:
+                is_free = old.key not in aliased and old.key not in successor
+                is_complete = uses.writers[old.key][-1] < number
+                is_only_reader = uses.readers[old.key] == [number]
+                if fits and is_free and is_complete and is_only_reader:
                     successor[old.key] = new
                     break
     for key in reversed(successor):
@@ -49,8 +49,8 @@ def write_in_place(plan: CpuPlan) -> CpuPlan:
     )
 
 
-def _seen_otherwise(kernels: Sequence[Kernel]) -> set[BufferKey]:
-    """Return the arrays that are also known by another name, or in loops over time."""
+def _aliased(kernels: Sequence[Kernel]) -> set[BufferKey]:
+    """Return the arrays that have aliases, or are used in loops over time."""
     keys = set()
     for kernel in kernels:
         for buffer in (*kernel.reads(), *kernel.writes()):
@@ -60,7 +60,7 @@ def _seen_otherwise(kernels: Sequence[Kernel]) -> set[BufferKey]:
 
 
 def _large(loop: Loop) -> list[View]:
-    """Return where a loop writes large temporary arrays, each element once."""
+    """Return the views of large temporary arrays that a loop fills."""
     if loop.reduced or loop.adds:
         return []
     size = math.prod(loop.shape)
@@ -72,16 +72,16 @@ def _large(loop: Loop) -> list[View]:
     ]
 
 
-def _read_there(loop: Loop, target: View) -> list[Buffer]:
-    """Return the arrays that a loop reads only where it writes to a like one."""
-    new, place = target.buffer, (target.strides, target.offset)
+def _read_in_place(loop: Loop, target: View) -> list[Buffer]:
+    """Return the arrays of a target's type that a loop reads at its indices only."""
+    new, access = target.buffer, (target.strides, target.offset)
     loads = (e.view.buffer for e in loop.leaves if isinstance(e, Load))
     return [
         old
         for old in dict.fromkeys(loads)
         if (old.kind, old.shape, old.dtype) == (new.kind, new.shape, new.dtype)
         and all(
-            isinstance(e, Load) and (e.view.strides, e.view.offset) == place
+            isinstance(e, Load) and (e.view.strides, e.view.offset) == access
             for e in loop.reading(old)
         )
     ]

@@ -1,9 +1,8 @@
-"""Machine code: LLVM IR text compiled for a machine, loaded or as assembly.
+"""Machine code: LLVM IR compiled for a machine, and loaded or printed as assembly.
 
-The functions of kernels are known by the keys of their forms. They are loaded already,
-found on disk, or emitted and compiled: a program compiles only those of its kernels
-that no program before it had, whatever their sizes were. The loop over steps,
-`step_loop.ll`, is such text, too: it walks along a tape.
+Kernels' functions are cached by the keys of their forms: in the process, then on disk.
+A program compiles only kernels that no program had before, of whatever sizes. The loop
+over steps, `step_loop.ll`, is LLVM IR as well: it runs the calls of a tape.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ from ganglion.compiler.cpu.emit import Form, Record, Signature, emit_form, form_
 from ganglion.compiler.cpu.plan import CpuPlan
 from ganglion.compiler.cpu.text import Parameter
 
-# Levels of x86-64, and features that show that a processor has them.
+# Levels of x86-64, each with features that imply it.
 _LEVELS: dict[str, tuple[str, ...]] = {
     "x86-64": (),
     "x86-64-v2": ("sse4.2", "popcnt"),
     "x86-64-v3": ("avx2", "fma", "bmi2"),
     "x86-64-v4": ("avx512f", "avx512bw", "avx512dq", "avx512vl"),
 }
-# Part of the cache's key: to be counted up when LLVM runs other passes.
+# Part of the cache's key: to be incremented when LLVM's passes change.
 PASSES = 3
 
 
 @dataclass(frozen=True)
 class Target:
-    """A processor as LLVM names it; an empty triple means this system's."""
+    """A processor by LLVM's names; an empty triple is that of this system."""
 
     cpu: str
     features: str = ""
@@ -59,9 +58,9 @@ def _llvm() -> Any:
 
 
 def host() -> Target:
-    """Return this machine, or the lesser one that GANGLION_CPU asks for.
+    """Return this machine, or the less capable one that GANGLION_CPU names.
 
-    ``GANGLION_CPU=x86-64-v3`` makes code without AVX-512.
+    ``GANGLION_CPU=x86-64-v3`` compiles code without AVX-512.
     """
     cpu = os.environ.get("GANGLION_CPU")
     return Target(_possible(cpu)) if cpu else _this_machine()
@@ -69,20 +68,20 @@ def host() -> Target:
 
 @cache
 def _possible(cpu: str) -> str:
-    """Return the name of a processor; refuse one that this machine cannot stand for.
+    """Return the name of a processor, if this machine can run its code.
 
-    LLVM accepts any name, with a warning, and its code would end in an illegal
-    instruction, or be code for a very old processor.
+    LLVM accepts any name, with a warning: the code would raise an illegal instruction,
+    or be for a very old processor.
     """
     if family() != "x86":
         return cpu
-    have = _llvm().get_host_cpu_features()
-    can = [name for name, needs in _LEVELS.items() if all(map(have.get, needs))]
+    features = _llvm().get_host_cpu_features()
+    can = [name for name, needs in _LEVELS.items() if all(map(features.get, needs))]
     if cpu not in can:
-        known = "is not one of" if cpu not in _LEVELS else "asks for more than"
+        problem = "is not one of" if cpu not in _LEVELS else "asks for more than"
         raise ValueError(
-            f"GANGLION_CPU={cpu} {known} what this machine has: {', '.join(can)}. "
-            "Without it, code is made for the machine itself."
+            f"GANGLION_CPU={cpu} {problem} what this machine has: {', '.join(can)}. "
+            "Without it, code is compiled for the machine itself."
         )
     return cpu
 
@@ -104,8 +103,8 @@ def _new_machine(target: Target) -> Any:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
         chosen = llvm.Target.from_triple(target.triple)
-    # Above this level, LLVM orders instructions once more after it has given them
-    # registers: a sixth of the time for long kernels, and no kernel is faster for it.
+    # Above level 1, LLVM schedules instructions again after register allocation, which
+    # takes a sixth of the time for long kernels and makes none of them faster.
     return chosen.create_target_machine(
         cpu=target.cpu, features=target.features, opt=1, jit=not target.triple
     )
@@ -124,7 +123,7 @@ def family() -> str:
 
 @cache
 def identity(target: Target) -> str:
-    """Return all that machine code depends on besides its text."""
+    """Return everything that machine code depends on besides its text."""
     llvm = _llvm()
     version = ".".join(map(str, llvm.llvm_version_info))
     triple = target.triple or llvm.get_default_triple()
@@ -132,7 +131,7 @@ def identity(target: Target) -> str:
 
 
 def linked(texts: Iterable[str], target: Target) -> Any:
-    """Return modules as one, verified and optimised for a target."""
+    """Link modules, and return the result verified and optimised for a target."""
     llvm = _llvm()
     module = llvm.parse_assembly("")
     for text in texts:
@@ -144,8 +143,8 @@ def _optimised(module: Any, machine: Any) -> Any:
     llvm = _llvm()
     module.triple = machine.triple
     module.verify()
-    # Kernels are written in vectors and unrolled already: LLVM's -O2 took twice as long
-    # to compile, and made no kernel faster.
+    # Kernels are emitted vectorized and unrolled: LLVM's -O2 took twice as long to
+    # compile, and made no kernel faster.
     options = llvm.create_pipeline_tuning_options(speed_level=1)
     passes = llvm.create_new_module_pass_manager()
     passes.add_instruction_combine_pass()
@@ -155,17 +154,17 @@ def _optimised(module: Any, machine: Any) -> Any:
 
 
 def object_code(texts: Iterable[str], target: Target) -> bytes:
-    """Return modules as the machine code of one object file."""
+    """Return modules as a single object file."""
     return bytes(machine(target).emit_object(linked(texts, target)))
 
 
 def object_codes(texts: Sequence[str], target: Target, threads: int) -> list[bytes]:
-    """Return each of some modules as an object file, compiled by several threads."""
+    """Return modules as an object file each, compiled on several threads."""
     if min(len(texts), threads) < 2:
         return [object_code([text], target) for text in texts]
     from concurrent.futures import ThreadPoolExecutor  # only where there is work
 
-    # The longest first, so that no thread is left with one while the others are done.
+    # The longest first, so that threads end at about the same time.
     ordered = sorted(set(texts), key=len, reverse=True)
     with ThreadPoolExecutor(min(len(ordered), threads)) as pool:
         codes = dict(
@@ -175,24 +174,24 @@ def object_codes(texts: Sequence[str], target: Target, threads: int) -> list[byt
 
 
 def _compiled(target: Target, text: str) -> bytes:
-    """Compile a module in a context of its own, which shares nothing with others."""
-    llvm, own = _llvm(), _new_machine(target)
+    """Compile a module in its own context, so that threads share nothing."""
+    llvm, machine = _llvm(), _new_machine(target)
     with (
         llvm.create_context() as context,
         llvm.parse_assembly(text, context) as module,
     ):
-        return _emitted(_optimised(module, own), own)
+        return _emitted(_optimised(module, machine), machine)
 
 
 def _emitted(module: Any, machine: Any) -> bytes:
-    """Return a module as an object file; other threads may emit theirs meanwhile.
+    """Return a module as an object file, without llvmlite's global lock.
 
-    llvmlite lets only one thread at a time into LLVM, since most contexts are shared.
+    llvmlite lets a single thread at a time into LLVM, because most contexts are shared.
     """
     from llvmlite.binding import ffi
 
     emit = getattr(ffi.lib.LLVMPY_TargetMachineEmitToMemory, "_cfn", None)
-    if emit is None:  # a later llvmlite, that does without the lock, or hides it better
+    if emit is None:  # another version of llvmlite
         return bytes(machine.emit_object(module))
     with ffi.OutputString() as error:
         memory = emit(machine, module, 1, error)
@@ -206,27 +205,27 @@ def _emitted(module: Any, machine: Any) -> bytes:
 
 
 def assembly(texts: Iterable[str], target: Target) -> str:
-    """Return modules as the assembly a person can read."""
+    """Return modules as assembly."""
     return str(machine(target).emit_assembly(linked(texts, target)))
 
 
-# Engines of libraries that are gone. LLVM takes a lock to dispose of one: a finalizer,
-# which runs at any time, could hold it while another thread forks.
+# Engines of libraries that are gone. Disposing of one takes a lock in LLVM, which a
+# finalizer, running at any time, could hold while another thread forks.
 _discarded: deque[Any] = deque()
 
 
 def dispose() -> None:
-    """Let go of the machine code of libraries that are gone."""
+    """Free the machine code of libraries that are gone."""
     _discarded.clear()
 
 
 class Library:
-    """Object files loaded into this process; gone soon after this is."""
+    """Object files loaded into this process, freed some time after this object."""
 
     def __init__(self, *codes: bytes) -> None:
         llvm = _llvm()
         dispose()
-        # An engine takes its machine over, so it gets one of its own.
+        # An engine takes ownership of its machine.
         self._engine = llvm.create_mcjit_compiler(
             llvm.parse_assembly(""), _new_machine(host())
         )
@@ -242,14 +241,14 @@ class Library:
 
 # ---- the functions of kernels ------------------------------------------------------
 
-Forms = Mapping[int, Form]  # of a plan, each by a number
-Entry = tuple[Signature, bytes]  # how a function is called, and its machine code
-KEPT_FUNCTIONS = 4096  # functions that stay loaded when no program has them any more
+Forms = Mapping[int, Form]  # of a plan, by number
+Entry = tuple[Signature, bytes]  # a function's signature and machine code
+CACHED_FUNCTIONS = 4096  # that stay loaded although no program uses them
 
 
 @dataclass(frozen=True)
 class Function:
-    """A function that is loaded for as long as this is there."""
+    """A function that is loaded for as long as this object lives."""
 
     signature: Signature
     library: Library
@@ -260,7 +259,7 @@ def load(plan: CpuPlan) -> tuple[list[Record], dict[str, Function]]:
     """Return the calls of a step, and the functions that they call, by name."""
     target_name = identity(host())
     forms = [form_of(kernel) for kernel in plan.kernels]
-    # Keys are long: each is hashed once, and then known by its number.
+    # Keys are long: each is hashed once, and represented by a number from then on.
     numbers: dict[Hashable, int] = {}
     called = [
         numbers.setdefault((n,) if form.key is None else form.key, len(numbers))
@@ -275,8 +274,8 @@ def load(plan: CpuPlan) -> tuple[list[Record], dict[str, Function]]:
     missing = {n: form for n, form in distinct.items() if n not in functions}
     if missing:
         functions |= _load_forms(missing, target_name)
-        kept = [n for n, form in missing.items() if form.key is not None]
-        _loaded.add({keys[n]: functions[n] for n in kept})
+        with_key = [n for n, form in missing.items() if form.key is not None]
+        _loaded.add({keys[n]: functions[n] for n in with_key})
     calls = [
         functions[n].signature.called(form)
         for n, form in zip(called, forms, strict=True)
@@ -285,12 +284,12 @@ def load(plan: CpuPlan) -> tuple[list[Record], dict[str, Function]]:
 
 
 def _load_forms(forms: Forms, target_name: str) -> dict[int, Function]:
-    """Load the functions of some forms, all at once: that takes hardly longer."""
+    """Load the functions of some forms into a single library."""
     entries = _read_forms(forms, target_name)
     missing = {n: form for n, form in forms.items() if n not in entries}
     if missing:
         entries |= _compile_forms(missing, target_name)
-    # Forms may differ, and their texts not: a library has each name once.
+    # Forms with equal texts share a function.
     codes = {signature.name: code for signature, code in entries.values()}
     library = Library(*codes.values())
     return {
@@ -300,7 +299,7 @@ def _load_forms(forms: Forms, target_name: str) -> dict[int, Function]:
 
 
 def _read_forms(forms: Forms, target_name: str) -> dict[int, Entry]:
-    """Return the forms whose machine code is on disk, with that."""
+    """Return the entries of the forms whose machine code is on disk."""
     entries: dict[int, Entry] = {}
     for n, form in forms.items():
         entry = (
@@ -312,7 +311,7 @@ def _read_forms(forms: Forms, target_name: str) -> dict[int, Entry]:
 
 
 def _compile_forms(forms: Forms, target_name: str) -> dict[int, Entry]:
-    """Emit and compile some forms, and keep their machine code."""
+    """Emit and compile some forms, and store their machine code on disk."""
     emitted = [emit_form(form) for form in forms.values()]
     codes = _codes([module for _, module in emitted], target_name)
     entries: dict[int, Entry] = {}
@@ -324,13 +323,13 @@ def _compile_forms(forms: Forms, target_name: str) -> dict[int, Entry]:
 
 
 def _codes(modules: Iterable[str], target_name: str) -> dict[str, bytes]:
-    """Return the machine code of modules: compiled, unless their very text was before.
+    """Return the machine code of modules, from the cache on disk or compiled.
 
-    Kernels may differ where their texts do not: in the size of a batch, say.
+    Different kernels may have the same text: with other batch sizes, for example.
     """
     paths = {module: code_cache.path_of(target_name, module) for module in modules}
-    known = {module: code_cache.read(path) for module, path in paths.items()}
-    codes = {module: code for module, code in known.items() if code is not None}
+    cached = {module: code_cache.read(path) for module, path in paths.items()}
+    codes = {module: code for module, code in cached.items() if code is not None}
     new = [module for module in paths if module not in codes]
     for module, code in zip(
         new, object_codes(new, host(), config.threads()), strict=True
@@ -361,14 +360,14 @@ def _unpacked(entry: bytes) -> tuple[Signature, bytes]:
 
 
 class _LoadedFunctions:
-    """The functions that this process has loaded, those last used last."""
+    """A least-recently-used cache of the functions that this process has loaded."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._functions: OrderedDict[Hashable, Function] = OrderedDict()
 
     def get(self, keys: Mapping[int, Hashable]) -> dict[int, Function]:
-        """Return those of some functions that are loaded, by the keys' numbers."""
+        """Return the functions that are loaded, by the numbers of their keys."""
         with self._lock:
             loaded: dict[int, Function] = {}
             for number, key in keys.items():
@@ -379,14 +378,14 @@ class _LoadedFunctions:
             return loaded
 
     def add(self, functions: Mapping[Hashable, Function]) -> None:
-        """Keep some functions, instead of others that were not used for longest."""
+        """Add functions; evict the least recently used ones if there are too many."""
         with self._lock:
             self._functions.update(functions)
-            while len(self._functions) > KEPT_FUNCTIONS:
+            while len(self._functions) > CACHED_FUNCTIONS:
                 self._functions.popitem(last=False)
 
     def clear(self) -> None:
-        """Keep none but those that programs hold."""
+        """Drop all functions, except for those that programs refer to."""
         with self._lock:
             self._functions.clear()
 
@@ -395,7 +394,7 @@ _loaded = _LoadedFunctions()
 
 
 def forget_functions() -> None:
-    """Let go of the functions that no program uses."""
+    """Drop the functions that no program uses."""
     _loaded.clear()
 
 
@@ -415,7 +414,7 @@ def _template(name: str) -> Template:
 
 
 def filled(name: str, **values: str) -> str:
-    """Return a text file of this folder, with a value for each of its $names."""
+    """Return a text file of this folder with its $names substituted."""
     template = _template(name)
     names = set(template.get_identifiers())
     if names != values.keys():
@@ -426,8 +425,8 @@ def filled(name: str, **values: str) -> str:
 def executor(family: str, system: str) -> str:
     """Return the module of the loop over steps.
 
-    "x86" and "arm" spin, and flush subnormal numbers, differently; "linux" sleeps on a
-    futex, others yield.
+    Spinning and flushing subnormals depend on the family, "x86" or "arm". On "linux",
+    threads sleep on a futex; elsewhere, they yield.
     """
     declaration, pause = _PAUSES[family]
     if system == "linux":
@@ -461,8 +460,7 @@ class Executor:
         self.lead: Any = self._function("lead", pointer, pointer, number)
         self.serve: Any = self._function("serve", pointer, number, number)
         self.script: Any = self._function("script", pointer, number, returns=number)
-        # Takes whether subnormal numbers are to be zero on this thread, and returns
-        # whether they were.
+        # Sets whether this thread flushes subnormals to zero; returns whether it did.
         self.flush_subnormals: Any = self._function(
             "flush_subnormals", number, returns=number
         )
@@ -479,7 +477,7 @@ def native() -> Executor:
     """Return the executor of this process."""
     global _executor
     if _executor is None:
-        # Two threads that ask first at once would load two, and one be freed in use.
+        # Of two threads that get here first, one would free the other's library.
         with _loading:
             _executor = _executor or Executor()
     return _executor

@@ -1,9 +1,9 @@
-"""How many threads pay on this machine.
+"""Choosing the number of threads on this machine.
 
-What waiting for each other costs them is measured once, by the first program that may
-be worth several threads, and kept: estimates are made of that. Programs that run for a
-while try the numbers next to the estimated one on their own first steps. No bit of a
-result depends on any of this.
+The cost of a barrier is measured once, by the first program for which several threads
+may pay, and cached on disk: estimates are based on it. Programs that run for a while
+also try neighbouring numbers of threads on their first steps. Results do not depend on
+the number of threads.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from ganglion.compiler.cpu import jit, threads, tuning
 from ganglion.compiler.cpu.backend import new_job
 
 ROUNDS, BARRIERS = 5, 200  # some hundred microseconds for each number of threads
-# Beyond, threads had to wait for cores that others used: such a figure is not kept.
-MOST = 20_000.0
+# Longer barriers had to wait for cores that others used, and are not recorded.
+MAX_BARRIER = 20_000.0
 
 
-def counts(most: int) -> list[int]:
-    """Return the numbers of threads that a program may run on, at most so many.
+def counts(limit: int) -> list[int]:
+    """Return the numbers of threads that a program may run on, up to a limit.
 
     >>> counts(1), counts(2), counts(16), counts(12)
     ([1], [1, 2], [1, 2, 4, 8, 16], [1, 2, 4, 8, 12])
     """
-    powers = [1 << n for n in range(most.bit_length())]
-    return powers if powers[-1] == most else [*powers, most]
+    powers = [1 << n for n in range(limit.bit_length())]
+    return powers if powers[-1] == limit else [*powers, limit]
 
 
 def barrier(count: int) -> float:
-    """Return the nanoseconds that a barrier of some threads takes, two at least.
+    """Return the nanoseconds that a barrier of two or more threads takes.
 
-    On a crowded machine who waits must sleep, and be woken.
+    On a crowded machine, waiting threads sleep and must be woken.
     """
     if threads.crowded(count):
         return tuning.CPU.crowded_barrier
@@ -49,10 +49,10 @@ def barrier(count: int) -> float:
 
 
 class Trials:
-    """Finds the number of threads that steps take least time on, by running them.
+    """Finds the number of threads on which steps are fastest, by running them.
 
-    The number that is fastest by estimate comes first, then its neighbours, as long as
-    one of them is faster and not hopeless by estimate.
+    The number with the best estimate is tried first, then its neighbours, as long as
+    one is faster and its estimate is not hopeless.
 
     >>> trials = Trials({1: 100e3, 2: 55e3, 4: 40e3, 8: 38e3})
     >>> really = {1: 100e3, 2: 52e3, 4: 60e3, 8: 90e3}
@@ -72,41 +72,41 @@ class Trials:
 
     @property
     def best(self) -> int:
-        """The number to use, by what is known; more threads must be worth it."""
+        """The best number of threads so far; more threads must save enough time."""
         if self._best is None:
             self._best = self._fastest()
         return self._best
 
     def _fastest(self) -> int:
-        known = {n: float(np.median(times)) for n, times in self.times.items()}
-        pays = tuning.CPU.more_threads if known else tuning.CPU.shared_time
-        known = known or dict(self.estimates)
+        measured = {n: float(np.median(times)) for n, times in self.times.items()}
+        pays = tuning.CPU.more_threads if measured else tuning.CPU.shared_time
+        times = measured or dict(self.estimates)
         best, least = 0, math.inf
-        for count, nanoseconds in sorted(known.items()):
+        for count, nanoseconds in sorted(times.items()):
             if nanoseconds < least * pays:
                 pays = tuning.CPU.more_threads if best else pays
                 best, least = count, nanoseconds
         return best
 
     def next(self) -> int | None:
-        """Return a number to try, None if there is no more.
+        """Return a number of threads to try, None if no trial is left.
 
-        One thread is always worth a try for a step that takes it no longer than
-        fetching what others have computed may take them.
+        A single thread is always tried for a small step, whose estimate for several
+        threads may ignore the cost of fetching each other's results.
         """
         counts, best = sorted(self.estimates), self.best
         at = counts.index(best)
-        beside = (*counts[max(at - 1, 0) : at], *counts[at + 1 : at + 2])
+        neighbours = (*counts[max(at - 1, 0) : at], *counts[at + 1 : at + 2])
         limit = tuning.CPU.hopeless * self.estimates[best]
-        alone = [1] if self.estimates[1] <= tuning.CPU.doubtful else []
-        hopeful = [count for count in beside if self.estimates[count] <= limit]
-        for count in (best, *hopeful, *alone):
+        single = [1] if self.estimates[1] <= tuning.CPU.doubtful else []
+        hopeful = [count for count in neighbours if self.estimates[count] <= limit]
+        for count in (best, *hopeful, *single):
             if len(self.times.get(count, ())) < tuning.CPU.trials:
                 return count
         return None
 
     def add(self, count: int, nanoseconds: float) -> None:
-        """Note what a step took on a number of threads."""
+        """Record the time of a step on a number of threads."""
         self.times.setdefault(count, []).append(nanoseconds)
         self._best = None
         if self.next() is None:
@@ -114,35 +114,35 @@ class Trials:
 
     @property
     def is_decided(self) -> bool:
-        """Whether nothing is to be tried, since not long ago everything was."""
+        """Whether trials are complete and recent."""
         if not self.decided_at:
             return False
         if time.monotonic() - self.decided_at < tuning.CPU.try_again:
             return True
-        # Other work may have come, or gone.
+        # The load of the machine may have changed.
         self.times, self.decided_at, self._best = {}, 0.0, None
         return False
 
 
 @cache
-def barriers(most: int) -> dict[int, float]:
-    """Return the nanoseconds of a barrier by the number of threads.
+def barriers(limit: int) -> dict[int, float]:
+    """Return the nanoseconds of a barrier by number of threads.
 
-    Empty where that cannot be measured now: on a crowded machine, or while another
-    thread of Python uses the pool.
+    Empty if they cannot be measured now: on a crowded machine, or while another Python
+    thread uses the pool.
     """
-    wanted = counts(most)[1:]
-    kept = _kept()
-    if all(count in kept for count in wanted):
-        return kept
-    if threads.crowded(most):
+    multiple = counts(limit)[1:]
+    recorded = _recorded()
+    if all(count in recorded for count in multiple):
+        return recorded
+    if threads.crowded(limit):
         return {}
-    with threads.shared(most) as pool:
+    with threads.shared(limit) as pool:
         if pool is None:
             return {}
-        figures = {count: _measured(pool, count) for count in wanted}
-    figures = {count: time for count, time in figures.items() if time < MOST}
-    _keep(kept | figures)
+        figures = {count: _measured(pool, count) for count in multiple}
+    figures = {count: time for count, time in figures.items() if time < MAX_BARRIER}
+    _record(recorded | figures)
     return figures
 
 
@@ -158,7 +158,7 @@ def _measured(pool: threads.Pool, count: int) -> float:
     return min(times) / BARRIERS
 
 
-# ---- kept on disk --------------------------------------------------------------------
+# ---- the record on disk --------------------------------------------------------------
 
 
 def _path() -> Path:
@@ -166,28 +166,28 @@ def _path() -> Path:
 
 
 def _identity() -> str:
-    """Return what the figures belong to: a home may be shared by many machines."""
+    """Return a name of this machine: several may share a home directory."""
     return f"{jit.host().cpu}, {len(threads.usable_cores()) or os.cpu_count()} cores"
 
 
-def _kept() -> dict[int, float]:
+def _recorded() -> dict[int, float]:
     try:
-        known = json.loads(files.read_file(_path()))[_identity()]
-        return {int(count): float(time) for count, time in known.items()}
+        figures = json.loads(files.read_file(_path()))[_identity()]
+        return {int(count): float(time) for count, time in figures.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}  # not measured yet, or a damaged file: it is measured again
+        return {}  # not measured yet, or a damaged file: measure again
 
 
-def _keep(figures: dict[int, float]) -> None:
+def _record(figures: dict[int, float]) -> None:
     try:
-        everything = json.loads(files.read_file(_path()))
+        machines = json.loads(files.read_file(_path()))
     except (OSError, ValueError):
-        everything = {}
-    if not isinstance(everything, dict):
-        everything = {}
-    everything[_identity()] = {str(n): round(time) for n, time in figures.items()}
+        machines = {}
+    if not isinstance(machines, dict):
+        machines = {}
+    machines[_identity()] = {str(n): round(time) for n, time in figures.items()}
     try:
         config.home().mkdir(parents=True, exist_ok=True)
-        files.write_file(_path(), json.dumps(everything).encode(), durable=False)
+        files.write_file(_path(), json.dumps(machines).encode(), durable=False)
     except (OSError, files.NotAFileError):
-        pass  # a home that cannot be written is no error
+        pass  # a read-only home is no error

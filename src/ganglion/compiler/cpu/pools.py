@@ -1,4 +1,4 @@
-"""Max pooling: gradients are masked early, and computed by their readers."""
+"""Gradients of max pooling: masked at the pool's result, computed by their readers."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ from ganglion.compiler.plan.kernels import (
 from ganglion.compiler.plan.scan_scatter import PoolBack
 
 # ---- masks ---------------------------------------------------------------------------
-# A ReLU before a pool: its gradient is stopped at the pool's result.
+# The gradient of a ReLU before a pool is masked at the pool's result.
 #
-# The graph asks of each element whether it was above zero. The largest of a window is
-# the only one that gets a gradient, and it is above zero where the pool's result is:
-# one question a window, and then the largest element is found without a ReLU.
+# The graph masks each element that was not positive. Only the maximum of a window gets
+# a gradient, and it is positive if the pool's result is: a single comparison per
+# window, after which the maximum is found without a ReLU.
 
 
 def mask_pooled(graph: Graph) -> Graph:
-    """Return a graph in which pools' gradients are masked before they are spread."""
+    """Return a graph in which gradients of pools are masked before they are spread."""
     return rewritten(graph, lambda _, new: _masked(new))
 
 
 def _masked(node: Node) -> Value:
     """Return where(0 < x, back(relu(x), y, dy), 0) as back(x, y, where(0 < y, dy, 0)).
 
-    Both are the same: where y > 0, x = y tells as much as relu(x) = y, and elsewhere
-    nothing is given back.
+    These are equal: where y > 0, x = y is equivalent to relu(x) = y, and elsewhere the
+    gradient is zero.
     """
     if node.op is not where or splat(node.inputs[2]) != 0:
         return node
@@ -76,12 +76,12 @@ def _is(value: Value, op: Op) -> TypeGuard[Node]:
 
 
 # ---- readers -----------------------------------------------------------------------
-# The gradient of a pool, computed by the kernels that read it instead of stored.
+# Kernels that read the gradient of a pool compute it themselves, so it is not stored.
 #
-# Most of the gradient of max pooling is zero, and it is as large as the images. A
-# loop that reads it (batch norm's sums, say, and then its gradient) can as well run
-# over the windows, look itself which element of each was the largest, and do its work
-# for all of them: the images' gradient is neither written nor read.
+# The gradient of max pooling is as large as the images, and most of it is zero. A loop
+# that reads it (such as batch norm's sums and gradient) can run over windows instead,
+# find the maximum of each, and handle all elements of a window: the gradient is
+# neither written nor read.
 
 BOOL = np.dtype("bool")
 
@@ -95,15 +95,15 @@ def into_readers(kernels: Sequence[Kernel]) -> list[Kernel]:
             and pool.covers
             and len(pool.taps) <= CPU.pool_reader_taps
         ):
-            changed = _changed(result, pool)
-            if changed:
-                kept = [changed.get(kernel, kernel) for kernel in result]
-                result = [kernel for kernel in kept if kernel is not pool]
+            readers = _readers(result, pool)
+            if readers:
+                changed = [readers.get(kernel, kernel) for kernel in result]
+                result = [kernel for kernel in changed if kernel is not pool]
     return result
 
 
-def _changed(kernels: list[Kernel], pool: PoolBack) -> dict[Kernel, Kernel]:
-    """Return the readers of a pool's gradient in their new form; none if one cannot."""
+def _readers(kernels: list[Kernel], pool: PoolBack) -> dict[Kernel, Kernel]:
+    """Return the readers of a pool's gradient over windows; none if any cannot be."""
     first = kernels.index(pool)
     root = pool.dx.buffer.root
     inputs = {buffer.root for buffer in pool.reads()}
@@ -123,7 +123,7 @@ def _changed(kernels: list[Kernel], pool: PoolBack) -> dict[Kernel, Kernel]:
 
 @dataclass(frozen=True)
 class _Reader:
-    """A loop that reads a pool's gradient, each element once."""
+    """A loop that reads each element of a pool's gradient once."""
 
     loop: Loop
     pool: PoolBack
@@ -133,7 +133,7 @@ class _Reader:
 
     @staticmethod
     def of(kernel: Kernel, pool: PoolBack) -> _Reader | None:
-        """Return the reader that a kernel is, None if it is no such loop."""
+        """Return a kernel as a reader, None if it is no such loop."""
         if not isinstance(kernel, Loop) or kernel.adds or len(kernel.outputs) > 1:
             return None
         if kernel.how not in ("", "sum") or kernel.target.buffer.kind != "arena":
@@ -160,7 +160,7 @@ class _Reader:
         return tuple(n // m for n, m in zip(images, self.pool.shape[1:-1], strict=True))
 
     def over_windows(self) -> Loop:
-        """Return the loop over windows, which does all elements of one at a time."""
+        """Return the loop over windows, which handles all elements of a window."""
         sizes = dict(zip(self.spatial, self.pool.shape[1:-1], strict=True))
         shape = tuple(sizes.get(a, n) for a, n in enumerate(self.loop.shape))
         stored: list[tuple[Expr, View]] = []
@@ -178,7 +178,7 @@ class _Reader:
         return replace(self.loop, shape=shape, outputs=tuple(stored))
 
     def _moved(self, tap: Shape) -> Move:
-        """Return the change from strides in images to those of a windows' tap."""
+        """Return the move from strides over images to those of a tap over windows."""
 
         def move(strides: Shape, offset: int) -> tuple[Shape, int]:
             moved = list(strides)
@@ -190,7 +190,7 @@ class _Reader:
         return move
 
     def _without(self) -> Expr:
-        """Return the expression with gaps for the gradient."""
+        """Return the expression with placeholders for the gradient."""
         gap = _Gap(self.pool.dx.buffer.dtype)
         return mapped(self.loop.expr, lambda node: gap if node in self.loads else node)
 
@@ -219,8 +219,8 @@ class _Reader:
             return Load(view.buffer.dtype, moved)
 
         elements = [moved(element, move) for element in self.pool.elements]
-        known = self.pool.largest
-        largest = load(known) if known else chained("maximum", elements)
+        stored = self.pool.largest
+        largest = load(stored) if stored else chained("maximum", elements)
         gradient: Expr = load(self.pool.dy)
         if self.pool.above is not None:
             none = Literal(gradient.dtype, 0.0)
@@ -232,13 +232,13 @@ class _Reader:
 
 @record(eq=False)
 class _Gap(Expr):
-    """A gap in an expression, to be filled."""
+    """A placeholder in an expression."""
 
 
 def _spatial(loop: Loop, images: Shape, seen: Shape) -> Shape | None:
-    """Return the loop's axes of height, width and so on; None if it has others.
+    """Return a loop's axis for each spatial axis, None if its axes do not fit.
 
-    Besides those, a loop may run through images, or some at a time, and channels.
+    Besides those, a loop may have axes of images, possibly split, and of channels.
     """
     each, *steps, _ = row_major(images)
     spatial = []
@@ -251,15 +251,15 @@ def _spatial(loop: Loop, images: Shape, seen: Shape) -> Shape | None:
         channels = step * (size - 1) < images[-1]
         if axis not in spatial and step % each and not channels:
             return None
-    kept = len(loop.shape) - loop.reduced
-    one_kind = loop.reduced == 0 or all(axis >= kept for axis in spatial)
-    return tuple(spatial) if one_kind else None
+    outer = len(loop.shape) - loop.reduced
+    all_alike = loop.reduced == 0 or all(axis >= outer for axis in spatial)
+    return tuple(spatial) if all_alike else None
 
 
 def _to_first_largest(
     elements: list[Expr], largest: Expr, gradient: Expr
 ) -> list[Expr]:
-    """Return each element's share: the first largest gets all of it, others none.
+    """Return each element's gradient: the first maximum gets all of it.
 
     >>> x = [Literal(np.dtype("float32"), n) for n in (1.0, 3.0)]
     >>> [where.op for where in _to_first_largest(x, x[1], x[0])]

@@ -1,4 +1,4 @@
-"""Kernels of their own kind in LLVM IR: scans, scatters, gradients of max pooling."""
+"""Emit scans, scatters and gradients of max pooling as LLVM IR."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ganglion.compiler.plan.scan_scatter import PoolBack, Scan, Scatter
 
 
 def emit_scan(kernel: Scan) -> Emitted:
-    """Return a running sum as text."""
+    """Return the text of a running sum."""
     emitter = Emitter()
     zero = emitter.maths.constant(0, kernel.source.buffer.dtype, 1)
 
@@ -27,7 +27,7 @@ def emit_scan(kernel: Scan) -> Emitted:
 
 
 def emit_scatter(kernel: Scatter) -> Emitted:
-    """Return an addition of rows to those that an index names as text."""
+    """Return the text that adds rows to the rows of a target at indices."""
     emitter = Emitter()
     text, maths, dtype = emitter.text, emitter.maths, kernel.target.dtype
 
@@ -54,7 +54,7 @@ def emit_scatter(kernel: Scatter) -> Emitted:
 
 
 def emit_pool_back(kernel: PoolBack) -> Emitted:
-    """Return the gradient of max pooling as text: the first largest element gets it."""
+    """Return the text of max pooling's gradient, which the first maximum gets."""
     emitter = Emitter()
     maths, axis = emitter.maths, len(kernel.shape) - 1
 

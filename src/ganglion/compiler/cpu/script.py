@@ -1,8 +1,7 @@
-"""Rounds of several runs, in one call of native code that does not hold Python's lock.
+"""Rounds of several runs in a single call of native code, which releases the GIL.
 
-An epoch is more than steps: metrics begin from nothing, rows are taken in a new order,
-a validation follows. A script does all that for many epochs and keeps what the metrics
-were after each, for Python to look at afterwards.
+An epoch is more than steps: metrics are reset, rows are shuffled, a validation follows.
+A script does all of that for many epochs, and records the metrics after each.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ RUN, COPY, INCREASE, END_IF_POSITIVE = range(4)  # as `step_loop.ll` has them
 
 
 class Script:
-    """The commands of a round, used as a context: ``with Script() as script:``."""
+    """The commands of a round; a context manager: ``with Script() as script:``."""
 
     def __init__(self) -> None:
         self._commands: list[tuple[int, int, int, int]] = []
-        self._recorded: list[tuple[int, np.ndarray]] = []  # number of a command, source
+        self._recorded: list[tuple[int, np.ndarray]] = []  # command number, source
         self._layouts: list[tuple[CompiledProgram, Layout, Arrays, Arrays]] = []
-        self._kept: list[np.ndarray] = []  # whose addresses are in commands
+        self._arrays: list[np.ndarray] = []  # whose addresses are in commands
 
     def __enter__(self) -> Script:
         return self
@@ -67,27 +66,27 @@ class Script:
 
     def assign(self, target: np.ndarray, numbers: np.ndarray) -> None:
         """Copy numbers of the same type into an array."""
-        self._kept += [target, numbers]
+        self._arrays += [target, numbers]
         addresses = address_of(numbers), address_of(target)
         self._commands.append((COPY, *addresses, target.nbytes))
 
     def increase(self, number: np.ndarray) -> None:
         """Add one to a number of 32 bits."""
-        self._kept.append(number)
+        self._arrays.append(number)
         self._commands.append((INCREASE, address_of(number), 1, 0))
 
     def record(self, source: np.ndarray) -> None:
-        """Keep what an array is at this point of every round."""
+        """Record an array at this point of every round."""
         self._recorded.append((len(self._commands), source))
         self._commands.append((COPY, address_of(source), 0, source.nbytes))
 
     def end_if_positive(self, flag: np.ndarray) -> None:
         """End after this round if a number of 32 bits is positive."""
-        self._kept.append(flag)
+        self._arrays.append(flag)
         self._commands.append((END_IF_POSITIVE, address_of(flag), 0, 0))
 
     def execute(self, rounds: int) -> tuple[int, list[np.ndarray]]:
-        """Run some rounds; return how many it were, and what was recorded in each."""
+        """Run up to `rounds` rounds; return their number, and the records of each."""
         records = [
             np.empty((rounds, *source.shape), source.dtype)
             for _, source in self._recorded

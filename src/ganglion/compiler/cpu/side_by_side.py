@@ -1,8 +1,8 @@
-"""Steps that do not depend on each other, as those of `predict`, in several threads.
+"""Independent steps, such as those of `predict`, in parallel on several threads.
 
-Each thread runs its own steps from the first kernel to the last, in an arena of its
-own. It never waits for another, so that even steps that are too small for threads to
-share keep all cores busy. Every step has the bits that it has on one thread.
+Each thread runs entire steps in an arena of its own, without barriers, so that even
+steps that are too small to be shared keep all cores busy. Results have the same bits as
+on a single thread.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from ganglion.compiler.cpu.plan import CpuPlan, aligned
 from ganglion.compiler.plan.kernels import Apply, Buffer, Expr, Literal, Load, Loop
 from ganglion.compiler.plan.plan import Plan
 
-LINE, PAGE = 64, 4096  # bytes that threads had better not share
+LINE, PAGE = 64, 4096  # bytes, to which threads' memory is padded
 
 
 def advanced(plan: Plan) -> Mapping[str, int] | None:
-    """Return by how much a step advances each state, None if it does more than that.
+    """Return how far a step advances each state, None if it does more than count.
 
-    Of states that only count, any step can begin where those before it would end.
+    The value of a counter before any step is known, without running the steps before.
     """
     counters: dict[str, int] = {}
     for kernel in plan.kernels:
@@ -48,7 +48,7 @@ def advanced(plan: Plan) -> Mapping[str, int] | None:
 
 
 def _addend(expr: Expr, counter: Buffer) -> int | None:
-    """Return the whole number that an expression adds to a counter."""
+    """Return the integer that an expression adds to a counter."""
     if not isinstance(expr, Apply) or expr.op != "add" or expr.dtype.kind not in "iu":
         return None
     loads = [arg for arg in expr.args if isinstance(arg, Load)]
@@ -59,46 +59,46 @@ def _addend(expr: Expr, counter: Buffer) -> int | None:
 
 
 def threads_for(steps: int, nanoseconds: float, nbytes: int) -> int:
-    """Return how many threads are to share so many steps out, 1 if that does not pay.
+    """Return how many threads to run steps on, 1 if it does not pay.
 
     Args:
-        steps: How many there are.
-        nanoseconds: What a step takes on one thread, by estimate.
-        nbytes: What a step reads and writes besides its data: where a core's cache is
-            too small for that, threads had better share each step.
+        steps: The number of steps.
+        nanoseconds: The estimated time of a step on one thread.
+        nbytes: The memory that a step touches besides its data: if it exceeds a core's
+            cache, threads should share each step instead.
     """
     pays = int(steps * nanoseconds / tuning.CPU.worth_sharing_out)
-    most = min(config.threads(), steps, pays)
-    if most < 2 or nbytes > tuning.CPU.own_cache or cpu_threads.crowded(most):
+    count = min(config.threads(), steps, pays)
+    if count < 2 or nbytes > tuning.CPU.own_cache or cpu_threads.crowded(count):
         return 1
-    return most
+    return count
 
 
 class Team:
-    """Layouts for one thread each, which run steps side by side.
+    """Single-threaded layouts that run steps in parallel.
 
-    Every thread has its rows of the results, an arena and counters of its own.
+    Every thread has its own rows of the results, arena and counters.
 
     Args:
-        plan: What a step runs.
-        layouts: One for each thread; counters are among what moves.
-        counters: By how much a step advances each of them.
+        plan: The plan of a step.
+        layouts: A layout for each thread, with the counters as moving states.
+        counters: How far a step advances each counter.
     """
 
     def __init__(
         self, plan: CpuPlan, layouts: Sequence[Layout], counters: Mapping[str, int]
     ) -> None:
-        self._layouts, self._by = layouts, counters
+        self._layouts, self._advances = layouts, counters
         self._result_bytes = {name: b.nbytes for name, b in plan.results.items()}
         self._arena_bytes = -(-plan.arena // PAGE) * PAGE
-        # One for each thread, in a cache line of its own.
+        # A counter for each thread, in its own cache line.
         self._counters = {name: aligned(len(layouts) * LINE) for name in counters}
         self._job = new_job([layout.parts[0] for layout in layouts])
-        self._fewer = self._job[JOB_WORDS:].reshape(-1, THREAD_WORDS)[:, -1]
+        self._skipped = self._job[JOB_WORDS:].reshape(-1, THREAD_WORDS)[:, -1]
 
     @property
     def arena_bytes(self) -> int:
-        """What the arenas of all threads take together."""
+        """The bytes of the arenas of all threads."""
         return self._arena_bytes * len(self._layouts)
 
     def run(
@@ -109,25 +109,25 @@ class Team:
         steps: int,
         arena: np.ndarray,
     ) -> None:
-        """Run steps, about equally many on each thread, and advance the counters."""
+        """Run steps, divided equally among threads, and advance the counters."""
         threads = len(self._layouts)
-        each, rest = divmod(steps, threads)  # the first threads run one more
-        firsts = [thread * each + min(thread, rest) for thread in range(threads)]
-        moving = {name: [start] * threads for name, start in addresses.items()}
+        each, extra = divmod(steps, threads)  # the first threads run one more
+        starts = [thread * each + min(thread, extra) for thread in range(threads)]
+        moving = {name: [address] * threads for name, address in addresses.items()}
         for name, nbytes in self._result_bytes.items():
-            moving[name] = [addresses[name] + first * nbytes for first in firsts]
+            moving[name] = [addresses[name] + start * nbytes for start in starts]
         for name, lines in self._counters.items():
-            counter, by = state[name], self._by[name]
-            own = lines.view(counter.dtype)[:: LINE // counter.itemsize]
-            own[...] = counter + np.multiply(firsts, by).astype(counter.dtype)
+            counter, by = state[name], self._advances[name]
+            copies = lines.view(counter.dtype)[:: LINE // counter.itemsize]
+            copies[...] = counter + np.multiply(starts, by).astype(counter.dtype)
             counter[...] += by * steps
-            start = address_of(lines)
-            moving[name] = list(range(start, start + threads * LINE, LINE))
+            first = address_of(lines)
+            moving[name] = list(range(first, first + threads * LINE, LINE))
         for thread, layout in enumerate(self._layouts):
-            addresses = {name: starts[thread] for name, starts in moving.items()}
-            layout.bind(addresses, state, arena, thread * self._arena_bytes)
-            layout.job(each)  # begins to count slices anew
-        self._job[0] = each + (rest > 0)
+            of_thread = {name: values[thread] for name, values in moving.items()}
+            layout.bind(of_thread, state, arena, thread * self._arena_bytes)
+            layout.job(each)  # resets the layout's slices
+        self._job[0] = each + (extra > 0)
         self._job[2:JOB_WORDS] = pool.barrier, pool.spins
-        self._fewer[:rest], self._fewer[rest:] = 0, rest > 0
+        self._skipped[:extra], self._skipped[extra:] = 0, extra > 0
         pool.run(address_of(self._job), threads)

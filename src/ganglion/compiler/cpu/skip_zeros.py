@@ -1,13 +1,13 @@
-"""Zeros of the data: products walk through the data that is not zero.
+"""Skip zeros of the data in products.
 
-Four of five pixels of MNIST are zero, and a zero adds nothing to a sum of products. So
-where the left operand of a product is data as it was given, at most scaled, a kernel
-lists for each few rows the inner indices at which not all of them are zero, and the
-product goes through that list. Sums keep their order, and so their bits.
+Four of five pixels of MNIST are zero. If the left operand of a product is input data,
+at most scaled, a kernel lists for each group of rows the inner indices at which not all
+rows are zero, and the product visits the listed indices. Sums keep their order, and
+their bits.
 
-The windows of a convolution overlap, and lists for all of them would be longer than the
-data. So a kernel marks each element with a bit, once for all passes; a tile finds the
-bits of its windows by shifting, as many at a time as a word holds.
+The windows of a convolution overlap: lists for all of them would be longer than the
+data. So a kernel sets a bit for each nonzero element, once for all passes, and tiles
+extract the bits of their windows by shifts, a word at a time.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from ganglion.compiler.plan.kernels import (
     walk,
 )
 
-WORD, LOADED = 64, 57  # bits of a word, and those that one from any bit on has
+WORD, LOADED = 64, 57  # bits of a word, and of an unaligned load that are valid
 _INDEX, _BYTE = np.dtype("int32"), np.dtype("uint8")
 
 
 @record(eq=False)
 class Nonzeros(Kernel):
-    """List the inner indices at which a group of rows is not all zero."""
+    """List the inner indices at which a group of rows has a nonzero element."""
 
     batch: tuple[Axis, ...]
     rows: Axis
@@ -100,8 +100,8 @@ class Nonzeros(Kernel):
         starts = range(0, self.rows.size, self.nonzeros.group)
         for piece, rows in enumerate(source.reshape(-1, *source.shape[-2:])):
             for group, start in enumerate(starts):
-                some = rows[start : start + self.nonzeros.group]
-                (indices,) = np.nonzero((some != 0).any(axis=0))
+                members = rows[start : start + self.nonzeros.group]
+                (indices,) = np.nonzero((members != 0).any(axis=0))
                 lists[piece, group, 0] = len(indices)
                 lists[piece, group, NonzeroIndices.HEAD :][: len(indices)] = indices
 
@@ -114,7 +114,7 @@ class Nonzeros(Kernel):
 
 @record(eq=False)
 class NonzeroBits(Kernel):
-    """Set a bit for each element that is not zero, the first one lowest in its byte."""
+    """Set a bit for each nonzero element, from the lowest bit of a byte upwards."""
 
     source: Buffer
     target: Buffer
@@ -151,10 +151,10 @@ class NonzeroBits(Kernel):
 
 @dataclass(frozen=True)
 class Word:
-    """Which inner indices of a tile of rows have their bits in one word.
+    """The inner indices of a tile of rows whose bits are combined in a word.
 
-    Those of `last`, for each index of `middle`; words follow each other along `outer`.
-    Bit b stands for the element b % width of the window's row b // width.
+    A word has the indices of `last`, for each index of `middle`; `outer` has the words.
+    Bit b stands for element b % width of the window's row b // width.
     """
 
     rows: int
@@ -169,7 +169,7 @@ class Word:
 
     @staticmethod
     def of(contraction: Contract) -> Word | None:
-        """Return the words of a contraction, None where they hold too few."""
+        """Return the words of a contraction, None if they would hold too few bits."""
         tiled, (*outer, last) = contraction.rows[-1], contraction.inner
         columns = math.prod(axis.size for axis in contraction.columns)
         group = CPU.zero_group if columns > CPU.thin_columns else CPU.thin_zero_group
@@ -186,7 +186,7 @@ class Word:
 
 
 def _split(axis: Axis, most: int) -> tuple[Axis, ...]:
-    """Split an axis in two, the second at most `most` long; in one if all fit."""
+    """Split an axis in two, the second of length `most` at most, unless it fits."""
     size = max(n for n in range(1, most + 1) if axis.size % n == 0)
     inner = replace(axis, size=size)
     if size == axis.size:
@@ -195,9 +195,9 @@ def _split(axis: Axis, most: int) -> tuple[Axis, ...]:
 
 
 def skip_zeros(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Return the kernels, with lists of nonzeros for the products that may use some.
+    """Return the kernels, with lists of nonzeros for products that may gain by them.
 
-    Convolutions have bits instead.
+    Convolutions get bits instead.
     """
     if not any(isinstance(kernel, Contract) and _is_long(kernel) for kernel in kernels):
         return list(kernels)
@@ -222,7 +222,7 @@ def skip_zeros(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 
 def _is_product(contraction: Contract) -> bool:
-    """Return whether a contraction is no convolution."""
+    """Return whether a contraction is a matrix product, not a convolution."""
     return len(contraction.rows) == 1 and len(contraction.inner) == 1
 
 
@@ -245,14 +245,14 @@ def _scaled_data(kernels: Iterable[Kernel]) -> set[Buffer]:
             if all(scaled.isdisjoint(each.memory_read) for each in writers[root]):
                 continue
             stored = [e for each in writers[root] for e in _stored(each, root)]
-            rest = [e for e in stored if not _is_zero(e)]  # except a frame of zeros
-            if rest and all(e and _keeps_zeros(e, scaled) for e in rest):
+            values = [e for e in stored if not _is_zero(e)]  # without padding
+            if values and all(e and _keeps_zeros(e, scaled) for e in values):
                 scaled.add(root)
     return scaled
 
 
 def _stored(kernel: Kernel, to: Buffer) -> list[Expr | None]:
-    """Return what a kernel stores in a buffer, None for what is more than a copy."""
+    """Return the expressions that a kernel stores in a buffer, None if unknown."""
     if not isinstance(kernel, Loop) or kernel.reduced or kernel.adds:
         return [None]
     views = kernel.outputs
@@ -265,23 +265,23 @@ def _is_zero(expr: Expr | None) -> bool:
 
 def _keeps_zeros(expr: Expr, data: set[Buffer]) -> bool:
     """Return whether an expression is zero wherever the data is."""
-    kept: dict[int, bool] = {}
+    keeps: dict[int, bool] = {}
     for node in walk(expr):
         if isinstance(node, (Load, Indirect)):
             buffer = node.view.buffer if isinstance(node, Load) else node.table
             root = buffer.root
-            kept[id(node)] = root.kind == "data" or root in data
+            keeps[id(node)] = root.kind == "data" or root in data
         elif isinstance(node, Apply):
-            args = [kept[id(arg)] for arg in node.args]
+            args = [keeps[id(arg)] for arg in node.args]
             scaled = node.op in ("cast", "negative", "divide") and args[0]
-            kept[id(node)] = scaled or (node.op == "multiply" and any(args))
+            keeps[id(node)] = scaled or (node.op == "multiply" and any(args))
         else:
-            kept[id(node)] = False
-    return kept[id(expr)]
+            keeps[id(node)] = False
+    return keeps[id(expr)]
 
 
 def _is_long(contraction: Contract) -> bool:
-    """Return whether leaving out zeros can save more than finding them costs."""
+    """Return whether skipping zeros can save more than finding them costs."""
     columns = math.prod(axis.size for axis in contraction.columns)
     inner = math.prod(axis.size for axis in contraction.inner)
     if math.prod(axis.size for axis in contraction.axes) < CPU.listed_product:
@@ -290,15 +290,15 @@ def _is_long(contraction: Contract) -> bool:
 
 
 def _gains(contraction: Contract, scaled: set[Buffer]) -> bool:
-    """Return whether the left operand of a product is data that is worth looking at."""
+    """Return whether a product's left operand is data whose zeros may be skipped."""
     root = _root(contraction)
     if root.kind != "data" and root not in scaled:
         return False
     if not _is_long(contraction) or contraction.rounded:
         return False
     if _is_product(contraction):
-        return contraction.columns[-1].right == 1  # lists go through rows
-    # Bits are made for all of a buffer, so all of it must be used.
+        return contraction.columns[-1].right == 1  # rows of the right operand
+    # Bits are computed for an entire buffer, so all of it must be used.
     images = contraction.batch[0]
     return (
         images.size * images.left == root.size >= WORD
@@ -307,7 +307,7 @@ def _gains(contraction: Contract, scaled: set[Buffer]) -> bool:
 
 
 def _key(contraction: Contract) -> object:
-    """Return what the lists of a product depend on."""
+    """Return a key of everything that a product's lists depend on."""
     axes = (*contraction.batch, *contraction.rows, *contraction.inner)
     root = _root(contraction)
     return root, contraction.left.offset, tuple((axis.size, axis.left) for axis in axes)
@@ -329,14 +329,14 @@ def nonzero_lists(contraction: Contract, number: int) -> Nonzeros:
         group,
         Buffer(f"every{number}", every.shape, _INDEX, "constant", every),
     )
-    # Without strides of what a product makes of it: equal data has equal kernels.
+    # Without the product's other strides: the same data has the same lists.
     axes = [Axis(axis.size, axis.left) for axis in (*contraction.batch, rows, inner)]
     *outer, rows, inner = axes
     return Nonzeros("nonzeros", tuple(outer), rows, inner, contraction.left, lists)
 
 
 def _bits(contraction: Contract, number: int) -> NonzeroBits:
-    """Return the kernel that marks the elements of a convolution's data."""
+    """Return the kernel that computes the bits of a convolution's data."""
     source = contraction.left.buffer
     images = contraction.batch[0].size
     slices = images if source.size % (8 * images) == 0 else 1

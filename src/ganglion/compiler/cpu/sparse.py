@@ -1,10 +1,10 @@
-"""Contractions that leave out zeros of the data, in LLVM IR.
+"""Emit contractions that skip zeros of the data as LLVM IR.
 
-Products of matrices go through lists of the indices at which a group of rows is not all
-zero; `gemm` reads them. Convolutions go by bits, one for each element: a tile of rows
-finds those of its windows in whole words, and its inner loop goes from bit to bit. That
-is work for the processor's integer side, which runs ahead: were words made from the
-data in vector registers, they would queue behind the products.
+Matrix products visit the listed indices at which a group of rows has nonzeros; `gemm`
+reads the lists. Convolutions use a bit for each element: a tile of rows combines the
+bits of its windows into words, and its inner loop visits the set bits. These are
+integer instructions, which run ahead of the products; computed from the data in vector
+registers, words would queue behind them.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ MASK = f"i{WIDTH}"  # a bit for each lane
 
 
 class NonzeroLists:
-    """Lists of nonzero indices under construction.
+    """A kernel that lists nonzero indices, under construction.
 
-    Only bits count: -0 is listed, and does no harm.
+    It tests bits: -0.0 is listed as well, which is harmless.
     """
 
     def __init__(self, kernel: Nonzeros) -> None:
@@ -42,14 +42,14 @@ class NonzeroLists:
         self.text = self.emitter.text
         self.align = kernel.source.buffer.dtype.itemsize
         self.bits = f"i{8 * self.align}"
-        # Vectors lie along the inner axis where that is contiguous.
+        # How much of the inner axis is tested in vectors: only if it is contiguous.
         contiguous = kernel.inner.left == 1
         self.in_vectors = kernel.inner.size // WIDTH * WIDTH if contiguous else 0
 
     def emit(self) -> Emitted:
-        """Emit pieces: each a group of rows at an index of the batch."""
+        """Return the text; a piece is a group of rows at an index of the batch."""
         kernel, text = self.kernel, self.text
-        rest = kernel.rows.size % kernel.nonzeros.group
+        remainder = kernel.rows.size % kernel.nonzeros.group
 
         def piece(number: str) -> None:
             batch, group = text.divided(number, kernel.groups, "s")
@@ -62,16 +62,16 @@ class NonzeroLists:
             base = self.emitter.base(kernel.nonzeros.buffer)
             target = text.address(base, "i32", text.times(number, length))
             full = partial(self._group, source, target, kernel.nonzeros.group)
-            if not rest:
+            if not remainder:
                 full()
                 return
             last = text.let(f"icmp eq i64 {group}, {kernel.groups - 1}")
-            text.when(last, partial(self._group, source, target, rest), full)
+            text.when(last, partial(self._group, source, target, remainder), full)
 
         return self.emitter.pieces(kernel.parallel, piece)
 
     def _origin(self, batch: str) -> str:
-        """Return where in the source an index of the batch begins."""
+        """Return the offset in the source of an index of the batch."""
         text, start = self.text, str(self.kernel.source.offset)
         for axis in reversed(self.kernel.batch):
             index = text.let(f"srem i64 {batch}, {axis.size}")
@@ -80,26 +80,26 @@ class NonzeroLists:
         return start
 
     def _group(self, source: str, target: str, size: int) -> None:
-        """List the indices of one group; -1 where a sample has no zero."""
+        """List the indices of a group; store -1 if a sample has no zero."""
         text = self.text
-        all_of_them = partial(text.do, f"store i32 -1, ptr {target}, align 4")
-        some = partial(self._list, source, target, size)
-        text.when(self._looks_dense(source, size), all_of_them, some)
+        mark_all = partial(text.do, f"store i32 -1, ptr {target}, align 4")
+        list_nonzero = partial(self._list, source, target, size)
+        text.when(self._looks_dense(source, size), mark_all, list_nonzero)
 
     def _looks_dense(self, source: str, size: int) -> str:
-        """Return whether a sample has no zero: dense data costs little."""
+        """Return whether a sample has no zero, which is fast for dense data."""
         text = self.text
         if self.in_vectors:
-            see, kind, stop, step = self._mask, MASK, self.in_vectors, WIDTH
+            test, kind, stop, step = self._mask, MASK, self.in_vectors, WIDTH
             samples = CPU.sampled_vectors
         else:
-            see, kind, stop, step = self._any, "i1", self.kernel.inner.size, 1
+            test, kind, stop, step = self._any, "i1", self.kernel.inner.size, 1
             samples = CPU.sampled_elements
         indices = range(0, stop, max(1, stop // step // samples) * step)
-        both, *others = [see(source, str(index), size) for index in indices]
+        every, *others = [test(source, str(index), size) for index in indices]
         for other in others:
-            both = text.let(f"and {kind} {both}, {other}")
-        return text.let(f"icmp eq {kind} {both}, -1")
+            every = text.let(f"and {kind} {every}, {other}")
+        return text.let(f"icmp eq {kind} {every}, -1")
 
     def _list(self, source: str, target: str, size: int) -> None:
         text = self.text
@@ -110,8 +110,8 @@ class NonzeroLists:
 
         def single(index: str, carried: list[str]) -> list[str]:
             text.put_index(index, text.address(first, "i32", carried[0]))
-            some = self._any(source, index, size)
-            more = text.let(f"zext i1 {some} to i64")
+            is_nonzero = self._any(source, index, size)
+            more = text.let(f"zext i1 {is_nonzero} to i64")
             return [text.add(carried[0], more)]
 
         middle, stop = str(self.in_vectors), str(self.kernel.inner.size)
@@ -122,7 +122,7 @@ class NonzeroLists:
     def _append(
         self, source: str, first: str, size: int, index: str, count: str
     ) -> str:
-        """Store the nonzero ones of a vector of indices side by side."""
+        """Append the nonzero indices of a vector to the list; return its length."""
         text = self.text
         mask = self._mask(source, index, size)
         kind, flags = f"<{WIDTH} x i32>", f"<{WIDTH} x i1>"
@@ -140,7 +140,7 @@ class NonzeroLists:
         return text.add(count, text.let(f"zext {MASK} {more} to i64"))
 
     def _mask(self, source: str, index: str, size: int) -> str:
-        """Return a bit for each index of a vector: not all rows are zero."""
+        """Return a mask of the indices of a vector at which some row is nonzero."""
         text, kind = self.text, f"<{WIDTH} x {self.bits}>"
         start = text.address(source, self.bits, index)
         total = self._either(start, size, kind)
@@ -148,21 +148,21 @@ class NonzeroLists:
         return text.let(f"bitcast <{WIDTH} x i1> {flags} to {MASK}")
 
     def _any(self, source: str, index: str, size: int) -> str:
-        """Return whether not all rows are zero at an index."""
+        """Return whether some row is nonzero at an index."""
         text, bits = self.text, self.bits
         start = text.address(source, bits, text.times(index, self.kernel.inner.left))
         if self.kernel.rows.left == 1 and size > 1:
             kind = f"<{size} x {bits}>"
-            some = text.let(f"load {kind}, ptr {start}, align {self.align}")
+            vector = text.let(f"load {kind}, ptr {start}, align {self.align}")
             name = f"@llvm.vector.reduce.or.v{size}{bits}"
             text.declare(f"declare {bits} {name}({kind})")
-            total = text.let(f"call {bits} {name}({kind} {some})")
+            total = text.let(f"call {bits} {name}({kind} {vector})")
         else:
             total = self._either(start, size, bits)
         return text.let(f"icmp ne {bits} {total}, 0")
 
     def _either(self, start: str, rows: int, kind: str) -> str:
-        """Return the bits that are set in any of some rows."""
+        """Return the bitwise or of some rows."""
         text, stride = self.text, self.kernel.rows.left
         addresses = [
             text.address(start, self.bits, row * stride) for row in range(rows)
@@ -178,7 +178,7 @@ class NonzeroLists:
 
 
 def emit_bits(kernel: NonzeroBits) -> Emitted:
-    """Return the kernel that sets bits as text: 16 at a time, then the rest."""
+    """Return the text of the kernel that sets a bit for each nonzero element."""
     emitter = Emitter()
     text, source = emitter.text, kernel.source
     bits = f"i{8 * source.dtype.itemsize}"
@@ -194,8 +194,12 @@ def emit_bits(kernel: NonzeroBits) -> Emitted:
         padded = -(-width // 8) * 8
         if padded > width:
             word = text.let(f"zext i{width} {word} to i{padded}")
-        known = element.isdigit()
-        byte = str(int(element) // 8) if known else text.let(f"lshr i64 {element}, 3")
+        is_constant = element.isdigit()
+        byte = (
+            str(int(element) // 8)
+            if is_constant
+            else text.let(f"lshr i64 {element}, 3")
+        )
         index = text.add(text.times(number, length), byte)
         address = text.address(emitter.base(kernel.target), "i8", index)
         text.do(f"store i{padded} {word}, ptr {address}, align 1")
@@ -206,15 +210,15 @@ def emit_bits(kernel: NonzeroBits) -> Emitted:
     )
 
 
-class _Seen(NamedTuple):
-    """Words of bits, from an element of the data on: one for each row of a window."""
+class _WindowBits(NamedTuple):
+    """The bits of the data from element `first` on, a word per row of a window."""
 
     first: str
     words: list[str]
 
 
 class BitContraction(Contraction):
-    """A contraction that leaves out inner indices where all rows of a tile are zero."""
+    """A contraction that skips inner indices at which all rows of a tile are zero."""
 
     def __init__(self, kernel: Contract) -> None:
         super().__init__(kernel)
@@ -236,7 +240,7 @@ class BitContraction(Contraction):
         )
 
     def _looks_dense(self, piece: Piece, rows: Span) -> str:
-        """Return whether a few words have too many bits to leave some out."""
+        """Return whether sampled words have too many set bits for skipping to pay."""
         text = self.text
         start = text.add(piece.left, text.times(rows.start, self.tiled.left))
         axes = (*self.kernel.inner, self.tiled)
@@ -255,29 +259,29 @@ class BitContraction(Contraction):
     # ---- rows ------------------------------------------------------------------------
 
     def _strips(self, piece: Piece, rows: Span, column: str, widths: list[int]) -> None:
-        """Run over all rows: in strips of tiles whose words are shifts of the same."""
+        """Emit all rows, in strips of tiles that shift the same loaded words."""
         text, left = self.text, self.tiled.left
-        most = (LOADED - self.word.width) // left + 1  # rows whose windows fit a word
-        many = 1 if self.word.outer else most // self.word.rows
+        fitting = (LOADED - self.word.width) // left + 1  # rows whose windows fit
+        tiles = 1 if self.word.outer else fitting // self.word.rows
 
         def strip(row: str, size: int) -> None:
             first = text.add(rows.start, row)
             start = text.add(piece.left, text.times(first, left))
-            seen = None if self.word.outer else self._see(start)
+            window = None if self.word.outer else self._window_bits(start)
 
             def tile(row: str, size: int) -> None:
-                self._bit_tile(Tile(piece, row, size, column, widths), seen)
+                self._bit_tile(Tile(piece, row, size, column, widths), window)
 
             self._rows(Span(first, size), self.skipping, tile)
 
-        each_tile(text, full_tiles(rows.size, many * self.word.rows), strip)
+        each_tile(text, full_tiles(rows.size, tiles * self.word.rows), strip)
 
-    def _bit_tile(self, tile: Tile, seen: _Seen | None) -> None:
+    def _bit_tile(self, tile: Tile, window: _WindowBits | None) -> None:
         text, right = self.text, self.kernel.right.buffer
         a = text.add(tile.piece.left, text.times(tile.row, self.tiled.left))
         b = text.add(tile.piece.right, text.times(tile.column, self.columns.right))
         b = text.address(self.emitter.base(right), self.element, b)
-        self._store(tile, self._words(tile, 0, a, b, self._zeros(tile), seen))
+        self._store(tile, self._words(tile, 0, a, b, self._zeros(tile), window))
 
     # ---- words -----------------------------------------------------------------------
 
@@ -288,47 +292,47 @@ class BitContraction(Contraction):
         a: str,
         b: str,
         totals: list[Val],
-        seen: _Seen | None,
+        window: _WindowBits | None,
     ) -> list[Val]:
-        """Add up over all words of a tile."""
+        """Emit the sum over all words of a tile."""
         text = self.text
         if depth == len(self.word.outer):
-            return self._set_bits(tile, a, b, totals, seen or self._see(a))
+            return self._set_bits(tile, a, b, totals, window or self._window_bits(a))
         axis = self.word.outer[depth]
 
         def step(index: str, carried: list[Val]) -> list[Val]:
             left = text.add(a, text.times(index, axis.left))
             right = text.address(b, self.element, text.times(index, axis.right))
-            return self._words(tile, depth + 1, left, right, carried, seen)
+            return self._words(tile, depth + 1, left, right, carried, window)
 
         return text.carry(0, axis.size, 1, totals, step)
 
     def _set_bits(
-        self, tile: Tile, a: str, b: str, totals: list[Val], seen: _Seen
+        self, tile: Tile, a: str, b: str, totals: list[Val], window: _WindowBits
     ) -> list[Val]:
-        """Add up over the set bits of a word."""
+        """Emit the sum over the set bits of a word."""
         text = self.text
-        word = self._word(a, seen)
+        word = self._word(a, window)
         a = text.address(self.emitter.base(self.kernel.left.buffer), self.element, a)
         text.declare("declare i64 @llvm.cttz.i64(i64, i1)")
 
         def step(_: str, carried: list[str]) -> list[str]:
-            rest, *sums = carried
-            bit = text.let(f"call i64 @llvm.cttz.i64(i64 {rest}, i1 true)")
-            less = text.let(f"sub i64 {rest}, 1")
-            rest = text.let(f"and i64 {rest}, {less}")
+            remaining, *sums = carried
+            bit = text.let(f"call i64 @llvm.cttz.i64(i64 {remaining}, i1 true)")
+            less = text.let(f"sub i64 {remaining}, 1")
+            remaining = text.let(f"and i64 {remaining}, {less}")
             left, right = self._offsets(bit)
             left = text.address(a, self.element, left)
             right = text.address(b, self.element, right)
             sums = [t.name for t in self._step(tile, left, right, named(sums, totals))]
-            return [rest, *sums]
+            return [remaining, *sums]
 
         kinds = [("i64", word), *((t.type, t.name) for t in totals)]
         _, *ends = text.loop(0, self._count(word), 1, step, kinds)
         return named(ends, totals)
 
     def _offsets(self, bit: str) -> tuple[str, str]:
-        """Return how far from a tile's first a bit's elements are, left and right."""
+        """Return the offsets in left and right of the elements that a bit stands for."""
         text, (middle, last) = self.text, (self.word.middle, self.word.last)
         width = self.word.width
         row = text.let(f"udiv i64 {bit}, {width}") if middle.size > 1 else "0"
@@ -341,13 +345,13 @@ class BitContraction(Contraction):
         right = text.times(row, middle.right)
         return left, text.add(right, text.times(index, last.right))
 
-    def _word(self, a: str, seen: _Seen) -> str:
-        """Return a bit for each inner index, by what was seen at or before it."""
+    def _word(self, a: str, window: _WindowBits) -> str:
+        """Return a word with a bit for each inner index, from a window's bits."""
         text, last, word = self.text, self.word.last, ""
         mask = sum(1 << index * last.left for index in range(last.size))
-        for number, bits in enumerate(seen.words):
-            if a != seen.first:
-                distance = text.let(f"sub i64 {a}, {seen.first}")
+        for number, bits in enumerate(window.words):
+            if a != window.first:
+                distance = text.let(f"sub i64 {a}, {window.first}")
                 bits = text.let(f"lshr i64 {bits}, {distance}")
             bits = text.let(f"and i64 {bits}, {mask}")
             if number:
@@ -355,24 +359,24 @@ class BitContraction(Contraction):
             word = text.let(f"or i64 {word}, {bits}") if word else bits
         return word
 
-    def _see(self, a: str) -> _Seen:
-        """Return the bits of a window's rows: whether any row of a tile is not zero."""
+    def _window_bits(self, a: str) -> _WindowBits:
+        """Return the bits of a window's rows: whether any row of a tile is nonzero."""
         middle = self.word.middle
         rows = [self.text.add(a, n * middle.left) for n in range(middle.size)]
-        return _Seen(a, [self._any_row(self._bits_from(row)) for row in rows])
+        return _WindowBits(a, [self._any_row(self._bits_from(row)) for row in rows])
 
     def _any_row(self, bits: str) -> str:
-        """Return for each element whether one of a tile's rows from it on has a bit."""
+        """Return the bitwise or of the bits of a tile's rows, by doubling shifts."""
         text, covered = self.text, 1
         while covered < self.word.rows:
             more = min(covered, self.word.rows - covered)
-            moved = text.let(f"lshr i64 {bits}, {more * self.tiled.left}")
-            bits = text.let(f"or i64 {bits}, {moved}")
+            shifted = text.let(f"lshr i64 {bits}, {more * self.tiled.left}")
+            bits = text.let(f"or i64 {bits}, {shifted}")
             covered += more
         return bits
 
     def _bits_from(self, element: str) -> str:
-        """Return the bits of the elements from one on: 57, or what the buffer has."""
+        """Return at least 57 bits from an element on, or those up to the buffer's end."""
         text = self.text
         text.declare("declare i64 @llvm.umin.i64(i64, i64)")
         byte, last = text.let(f"lshr i64 {element}, 3"), self.bits.size - 8

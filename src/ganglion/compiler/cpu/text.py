@@ -1,4 +1,4 @@
-"""LLVM IR as text: values, blocks, loops and arithmetic. Imports no driver."""
+"""Building blocks of LLVM IR as text: values, blocks, loops and arithmetic."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.graph import is_short
 
 WIDTH = CPU.vector_width
-Position = str | int  # a name or a number
+Position = str | int  # the name of an index, or a number
 F32, F64, BOOL = (np.dtype(name) for name in ("float32", "float64", "bool"))
 I32, I64 = np.dtype("int32"), np.dtype("int64")
 
 _TYPES = {"float32": "float", "float64": "double", "bool": "i1"}
 _TYPES |= {f"{u}int{bits}": f"i{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)}
-# Short floats are bits, which nothing but a conversion looks into.
+# 16-bit floats are bits, which only conversions interpret.
 _TYPES |= {"float16": "i16", "bfloat16": "i16"}
 
 
-@cache  # NumPy takes a while to name a type
+@cache  # NumPy names types slowly
 def llvm_type(dtype: np.dtype) -> str:
     """Return the type of an element in a register."""
     return _TYPES[dtype.name]
@@ -32,26 +32,26 @@ def llvm_type(dtype: np.dtype) -> str:
 
 @cache
 def memory_type(dtype: np.dtype) -> str:
-    """Return the type of an element in memory: a bool takes a byte there."""
+    """Return the type of an element in memory, where a bool is a byte."""
     return "i8" if dtype == np.bool_ else llvm_type(dtype)
 
 
 @cache
 def lanes(element: str, width: int) -> str:
-    """Return a vector type, or the element's own for one lane."""
+    """Return a vector type, or the element's own for a single lane."""
     return element if width == 1 else f"<{width} x {element}>"
 
 
 def suffix(element: str, width: int) -> str:
-    """Return what a function of LLVM's that exists for every type is called by."""
+    """Return the suffix of an overloaded intrinsic's name."""
     short = {"float": "f32", "double": "f64"}.get(element, element)
     return f"v{width}{short}" if width > 1 else short
 
 
 def number(value: float | int | bool, dtype: np.dtype) -> str:
-    """Return a constant as LLVM writes it, exact to the last bit."""
-    # 0 and -0 are equal, and not the same.
-    return _known_number(value, dtype) if value != 0 else _number(value, dtype)
+    """Return a number as an exact constant of LLVM."""
+    # The cache would confuse 0.0 with -0.0, which are equal.
+    return _cached_number(value, dtype) if value != 0 else _number(value, dtype)
 
 
 def _number(value: float | int | bool, dtype: np.dtype) -> str:
@@ -63,28 +63,28 @@ def _number(value: float | int | bool, dtype: np.dtype) -> str:
     return f"0x{int(exact.view(np.uint64)):016X}"
 
 
-_known_number = lru_cache(maxsize=4096)(_number)
+_cached_number = lru_cache(maxsize=4096)(_number)
 
 
 @lru_cache(maxsize=4096)
 def _repeated(element: str, name: str, width: int) -> str:
-    """Return a vector of one number."""
+    """Return a vector constant with the same number in all lanes."""
     return f"<{', '.join([f'{element} {name}'] * width)}>"
 
 
 @cache
 def _signature(name: str, dtype: np.dtype, width: int, count: int) -> tuple[str, str]:
-    """Return the result and the name of a function of LLVM's, and its declaration."""
+    """Return an intrinsic's result type and name, and its declaration."""
     kind = lanes(llvm_type(dtype), width)
     called = f"{kind} @llvm.{name}.{suffix(llvm_type(dtype), width)}"
     return called, f"declare {called}({', '.join([kind] * count)})"
 
 
 class Parameter(int):
-    """A whole number that a kernel is told when it runs; in text, its name.
+    """An integer argument of a kernel, in place of a size or stride.
 
-    It stands where a size or a stride would: what it is cannot be asked for while the
-    text is written, so that one text serves all values. It is neither 0 nor 1.
+    Code that emits text must not depend on its value, so that the text is valid for all
+    values: comparisons and arithmetic raise. In text it is a name. It is not 0 or 1.
     """
 
     number: int
@@ -111,7 +111,7 @@ class Parameter(int):
 
 
 class Val(NamedTuple):
-    """A named value with its element type and number of lanes (1: a scalar)."""
+    """A named value, with its element type and number of lanes (1 for a scalar)."""
 
     name: str
     dtype: np.dtype
@@ -124,12 +124,12 @@ class Val(NamedTuple):
 
 
 def named(names: Sequence[str], like: Sequence[Val]) -> list[Val]:
-    """Return values of other names, but the same types."""
+    """Return values of these names, with the types of others."""
     return [Val(n, t.dtype, t.width) for n, t in zip(names, like, strict=True)]
 
 
 def vector_widths(size: int) -> list[int]:
-    """Return the widths of the vectors that neighbours are processed in.
+    """Return the widths of vectors that cover an axis.
 
     >>> vector_widths(40)
     [16, 16, 8]
@@ -158,7 +158,7 @@ class Text:
         self.lines.append(f"  {instruction}")
 
     def let(self, instruction: str, stem: str = "v") -> str:
-        """Append an instruction and name its result."""
+        """Append an instruction; return the name of its result."""
         name = self.fresh(stem)
         self.lines.append(f"  {name} = {instruction}")
         return name
@@ -220,10 +220,10 @@ class Text:
         return self.add(total, offset)
 
     def opaque(self, index: str) -> str:
-        """Return an index that LLVM knows nothing of.
+        """Return an index whose value is opaque to LLVM.
 
-        Where hundreds of addresses are at constant distances from one index, LLVM
-        would compare them all with each other, to leave them as they are.
+        For hundreds of addresses at constant distances from an index, LLVM's passes
+        would compare all pairs, without effect.
         """
         if _is_number(index):
             return index
@@ -236,7 +236,7 @@ class Text:
         return self.let(f"getelementptr inbounds {element}, ptr {base}, i64 {index}")
 
     def rounded_down(self, count: Position, step: int) -> Position:
-        """Return the largest multiple of a step, a power of two, that is in a count."""
+        """Return the largest multiple of a step, a power of two, up to a count."""
         if is_known(count):
             return int(count) // step * step
         return self.let(f"and i64 {count}, {-step}")
@@ -260,7 +260,7 @@ class Text:
         otherwise: Callable[[], None] | None = None,
         end: str = "after",
     ) -> None:
-        """Run a body if a condition holds, else perhaps another."""
+        """Emit a body under a condition, and possibly another for the other case."""
         yes, no = self.fresh("yes"), self.fresh("no")
         after = self.fresh(end) if otherwise else no
         self.do(f"br i1 {condition}, label {yes}, label {no}")
@@ -274,7 +274,7 @@ class Text:
     def each(
         self, start: Position, stop: Position, step: int, body: Callable[[str], None]
     ) -> None:
-        """Run a body for each index."""
+        """Emit a loop of a body over indices."""
 
         def run(index: str, _: list[str]) -> list[str]:
             body(index)
@@ -283,10 +283,10 @@ class Text:
         self.loop(start, stop, step, run)
 
     def until(self, start: str, stop: str, body: Callable[[str], str]) -> None:
-        """Run a body from start on, which returns where to go on, until stop."""
+        """Emit a loop whose body returns the next index, from start until stop."""
         before, head, after = self.block, self.fresh("head"), self.fresh("after")
-        some = self.let(f"icmp slt i64 {start}, {stop}")
-        self.do(f"br i1 {some}, label {head}, label {after}")
+        enters = self.let(f"icmp slt i64 {start}, {stop}")
+        self.do(f"br i1 {enters}, label {head}, label {after}")
         self.label(head)
         index, phi = self.fresh("i"), list[str]()
         self.lines.append(phi)
@@ -307,7 +307,7 @@ class Text:
         totals: list[Val],
         body: Callable[[str, list[Val]], list[Val]],
     ) -> list[Val]:
-        """Carry totals through a loop."""
+        """Emit a loop that carries totals."""
 
         def run(index: str, carried: list[str]) -> list[str]:
             return [total.name for total in body(index, named(carried, totals))]
@@ -323,9 +323,9 @@ class Text:
         body: Callable[[str, list[str]], list[str]],
         carried: Sequence[tuple[str, str]] = (),
     ) -> list[str]:
-        """Repeat while start + n * step < stop; carried values go round.
+        """Emit a loop over start + n * step < stop that carries values.
 
-        Carried values are (type, first value); the body returns the next ones.
+        They are given as (type, initial value); the body returns the next values.
         """
         start, stop = str(start), str(stop)
         known = _is_number(start) and _is_number(stop)
@@ -338,11 +338,11 @@ class Text:
         if known:
             self.do(f"br label {head}")
         else:
-            some = self.let(f"icmp slt i64 {start}, {stop}")
-            self.do(f"br i1 {some}, label {head}, label {after}")
+            enters = self.let(f"icmp slt i64 {start}, {stop}")
+            self.do(f"br i1 {enters}, label {head}, label {after}")
         self.label(head)
         index, names = self.fresh("i"), [self.fresh("c") for _ in carried]
-        phis: list[str] = []  # known only when the body is
+        phis: list[str] = []  # filled in behind the body
         self.lines.append(phis)
         results = body(index, list(names))
         following = self.let(f"add nsw i64 {index}, {step}")
@@ -361,7 +361,7 @@ class Text:
         return results if known else [self.let(end) for end in ends]
 
     def finish(self) -> str:
-        """End the function and return its text."""
+        """Return the text of the finished function."""
         lines = [self._head, *self.prelude]
         for line in self.lines:
             lines.extend(line if isinstance(line, list) else [line])
@@ -378,13 +378,13 @@ def is_known(position: Position) -> bool:
 
 
 class Maths:
-    """Emits arithmetic into a function, the same in every lane."""
+    """Emits elementwise arithmetic on vectors into a function."""
 
     def __init__(self, text: Text) -> None:
         self.text = text
 
     def constant(self, value: float, dtype: np.dtype, width: int) -> Val:
-        """Return a number, in every lane."""
+        """Return a constant with the same number in every lane."""
         if isinstance(value, Parameter):
             assert dtype.itemsize == 8
             return self.splat(Val(str(value), dtype, 1), width)
@@ -393,8 +393,8 @@ class Maths:
             return Val(name, dtype, 1)
         return Val(_repeated(llvm_type(dtype), name, width), dtype, width)
 
-    def known(self, value: Val) -> float | None:
-        """Return the real number that a constant is, None for what is not constant."""
+    def constant_of(self, value: Val) -> float | None:
+        """Return the number of a floating-point constant, None for other values."""
         bits = re.search("0x([0-9A-F]{16})", value.name)
         if value.name.startswith("%") or bits is None:
             return None
@@ -415,19 +415,19 @@ class Maths:
         return Val(name, value.dtype, width)
 
     def splats(self, value: Val, widths: Sequence[int]) -> list[Val]:
-        """Copy a scalar into vectors, of which narrower ones are parts of the widest.
+        """Copy a scalar into vectors; narrower ones are parts of the widest.
 
-        LLVM would load it once more for each width.
+        LLVM would reload the scalar for each width.
         """
-        most = max(widths)
-        widest = self.splat(value, most)
-        if min(widths) < most:
+        width = max(widths)
+        widest = self.splat(value, width)
+        if min(widths) < width:
             widest = self.intrinsic("arithmetic.fence", widest)
-        parts = {w: self.picked(widest, widest, range(w)) for w in {*widths} - {most}}
+        parts = {w: self.picked(widest, widest, range(w)) for w in {*widths} - {width}}
         return [parts.get(width, widest) for width in widths]
 
     def picked(self, a: Val, b: Val, order: Sequence[int]) -> Val:
-        """Return these lanes of two vectors side by side."""
+        """Return a shuffle: these lanes of two concatenated vectors."""
         if len(order) == 1:
             return self.lane(a, order[0])
         mask = ", ".join(f"i32 {i}" for i in order)
@@ -438,7 +438,7 @@ class Maths:
         return Val(name, a.dtype, len(order))
 
     def transposed(self, rows: Sequence[Val]) -> list[Val]:
-        """Exchange lanes between as many vectors as each has, in rounds of pairs."""
+        """Transpose a square of vectors, in rounds of pairwise shuffles."""
         rows, step = list(rows), 1
         while step < WIDTH:
             before = list(rows)
@@ -453,12 +453,12 @@ class Maths:
         return rows
 
     def lane(self, value: Val, index: int) -> Val:
-        """Return one lane."""
+        """Return a lane as a scalar."""
         name = self.text.let(f"extractelement {value.type} {value.name}, i64 {index}")
         return Val(name, value.dtype, 1)
 
     def gathered(self, scalars: list[Val]) -> Val:
-        """Put scalars side by side into a vector."""
+        """Return a vector of scalars."""
         kind = lanes(llvm_type(scalars[0].dtype), len(scalars))
         name = "poison"
         for index, scalar in enumerate(scalars):
@@ -480,7 +480,7 @@ class Maths:
         return Val(name, BOOL, a.width)
 
     def select(self, condition: Val, a: Val, b: Val) -> Val:
-        """Choose lane by lane, or all lanes by a scalar."""
+        """Select lane by lane, or all lanes by a scalar condition."""
         name = self.text.let(
             f"select {condition.type} {condition.name}, {a.type} {a.name}, "
             f"{b.type} {b.name}"
@@ -488,7 +488,7 @@ class Maths:
         return Val(name, a.dtype, a.width)
 
     def intrinsic(self, name: str, *args: Val) -> Val:
-        """Call a function of LLVM's that exists for every type."""
+        """Call an overloaded intrinsic."""
         dtype, width = args[0].dtype, args[0].width
         called, declaration = _signature(name, dtype, width, len(args))
         self.text.declare(declaration)
@@ -513,16 +513,14 @@ class Maths:
         )
 
     def where_library(self, name: str, condition: Val, x: Val, other: Val) -> Val:
-        """Call the C library in the lanes of a condition, if it holds in any."""
-        some = condition
+        """Replace the lanes where a condition holds by results of the C library."""
+        holds = condition.name
         if x.width > 1:
             kind = f"<{x.width} x i1>"
             full = f"llvm.vector.reduce.or.v{x.width}i1"
             self.text.declare(f"declare i1 @{full}({kind})")
-            some = Val(
-                self.text.let(f"call i1 @{full}({kind} {condition.name})"), BOOL, 1
-            )
-        count = self.text.let(f"select i1 {some.name}, i64 {x.width}, i64 0")
+            holds = self.text.let(f"call i1 @{full}({kind} {condition.name})")
+        count = self.text.let(f"select i1 {holds}, i64 {x.width}, i64 0")
 
         def lane(index: str, carried: list[str]) -> list[str]:
             if x.width == 1:
@@ -538,7 +536,7 @@ class Maths:
     # ---- arithmetic ------------------------------------------------------------------
 
     def cast(self, x: Val, dtype: np.dtype) -> Val:
-        """Convert as NumPy does."""
+        """Convert with NumPy's semantics."""
         if x.dtype == dtype:
             return x
         if dtype == BOOL:
@@ -578,13 +576,13 @@ class Maths:
         return self.compare("fcmp oeq" if a.dtype.kind == "f" else "icmp eq", a, b)
 
     def negative(self, x: Val) -> Val:
-        """Change the sign."""
+        """Return -x."""
         if x.dtype.kind == "f":
             return Val(self.text.let(f"fneg {x.type} {x.name}"), x.dtype, x.width)
         return self.binary("sub", self.constant(0, x.dtype, x.width), x)
 
     def absolute(self, x: Val) -> Val:
-        """Take away the sign."""
+        """Return the absolute value."""
         if x.dtype.kind == "f":
             return self.intrinsic("fabs", x)
         if x.dtype.kind == "u":
@@ -593,7 +591,7 @@ class Maths:
         return self.select(less, self.negative(x), x)
 
     def sign(self, x: Val) -> Val:
-        """-1, 0 or 1."""
+        """Return -1, 0 or 1; NaN for NaN."""
         zero, one = (self.constant(n, x.dtype, x.width) for n in (0, 1))
         above = self.select(self.ordered("gt", x, zero), one, zero)
         if x.dtype.kind == "u":
@@ -605,10 +603,10 @@ class Maths:
         return self.select(self.compare("fcmp uno", x, x), x, sign)
 
     def extreme(self, x: Val, y: Val, largest: bool) -> Val:
-        """The larger or smaller; NaN if either is NaN. Equal zeros: either of them.
+        """Return the larger or smaller; NaN if either is NaN; of equal zeros, either.
 
-        A choice that takes the second of two unless the first is larger is one
-        instruction of x86, and the second is what it takes beside a NaN.
+        x86 has a single instruction that returns the second operand unless the first
+        compares larger, and so also if either is NaN.
         """
         relation = "gt" if largest else "lt"
         if x.dtype.kind == "f" and not self._is_number(x) and self._is_number(y):
@@ -619,20 +617,20 @@ class Maths:
         return self.select(self.compare("fcmp ord", x, x), chosen, x)
 
     def _is_number(self, value: Val) -> bool:
-        known = self.known(value)
-        return known is not None and not math.isnan(known)
+        constant = self.constant_of(value)
+        return constant is not None and not math.isnan(constant)
 
     def divide(self, x: Val, y: Val) -> Val:
-        """The quotient; a power of two is multiplied by its exact inverse."""
+        """Return x / y; a power of two is multiplied by its exact inverse."""
         if x.dtype.kind != "f":
             return self.binary("sdiv", x, y)
-        known = self.known(y) or math.nan
-        if abs(math.frexp(known)[0]) == 0.5 and 2**-99 < abs(known) < 2**99:
-            return self.binary("fmul", x, self.constant(1 / known, y.dtype, y.width))
+        divisor = self.constant_of(y) or math.nan
+        if abs(math.frexp(divisor)[0]) == 0.5 and 2**-99 < abs(divisor) < 2**99:
+            return self.binary("fmul", x, self.constant(1 / divisor, y.dtype, y.width))
         return self.binary("fdiv", x, y)
 
     def remainder(self, x: Val, y: Val) -> Val:
-        """The remainder with the sign of the divisor."""
+        """Return the remainder, with the sign of the divisor."""
         if x.dtype.kind == "u":
             return self.binary("urem", x, y)
         is_float = x.dtype.kind == "f"
@@ -644,12 +642,12 @@ class Maths:
         return self.select(wrong, self.add(rest, y), rest)
 
     def is_finite(self, x: Val) -> Val:
-        """Neither infinite nor NaN."""
+        """Return where x is neither infinite nor NaN."""
         top = self.constant(math.inf, x.dtype, x.width)
         return self.compare("fcmp olt", self.absolute(x), top)
 
     def logical_not(self, x: Val) -> Val:
-        """True becomes false and false true."""
+        """Return where x is false."""
         return self.binary("xor", x, self.constant(1, BOOL, x.width))
 
 

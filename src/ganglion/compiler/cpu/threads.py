@@ -1,13 +1,13 @@
-"""The threads that run compiled programs: started once, asleep between runs.
+"""The thread pool that runs compiled programs: started once, asleep between runs.
 
-They run `step_loop.ll`, the native loop over steps, each along a tape of its own. A
-waiting thread spins for a moment, then sleeps: a busy neighbour, or more threads than
-cores, costs no more than it must.
+Each thread runs `step_loop.ll`, the native loop over steps, on a tape of its own. A
+waiting thread spins for a moment, then sleeps, so that it does not take a core from
+other work for long.
 
-A thread may stay on a core, which belongs to one process at a time, claimed by
-binding a Unix socket without a file: the kernel gives its name to one process on the
-whole machine, whoever its user is, and takes it back when that process ends, however it
-ends. Where there are no such names, every claim is granted.
+Threads may be pinned to cores, each of which a single process claims by binding an
+abstract Unix socket: the kernel grants a name to one process on the machine, regardless
+of its user, and releases it when the process ends. Without such sockets, every claim is
+granted.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from ganglion import config
 from ganglion.compiler.cpu import jit, tuning
 from ganglion.compiler.cpu.plan import aligned
 
-CORE_NAME = "\0ganglion-core-{}"  # a zero at the start: no file
+CORE_NAME = "\0ganglion-core-{}"  # the leading zero makes it an abstract name
 # Cache lines of a pool: of the barrier, its root, round, sleepers, and a counter for
 # each group of threads (see `step_loop.ll`); then the mailbox of each helper.
 _LINE, BARRIER_LINES, GROUP = 64, 3, 4
 
 
 def usable_cores() -> list[int]:
-    """Return the numbers of the cores this thread may run on, [] where unknown.
+    """Return the numbers of the cores that this thread may run on, [] if unknown.
 
-    Where several are threads of one physical core, the first of each come first.
+    The first hardware thread of each physical core comes before the second ones.
     """
     if not hasattr(os, "sched_getaffinity"):
         return []
@@ -45,7 +45,7 @@ def usable_cores() -> list[int]:
 
 
 def in_order(cores: Sequence[int], siblings: Callable[[int], str]) -> list[int]:
-    """Return cores so that threads of one physical core are as far apart as can be.
+    """Return cores in an order that keeps siblings of a physical core far apart.
 
     >>> in_order(range(8), lambda core: f"{core // 2}")  # 0 and 1 are one core
     [0, 2, 4, 6, 1, 3, 5, 7]
@@ -59,9 +59,9 @@ def in_order(cores: Sequence[int], siblings: Callable[[int], str]) -> list[int]:
     return sorted(cores, key=lambda core: (rank[core], core))
 
 
-@cache  # asked for by every program, and hardware does not change meanwhile
+@cache
 def _siblings(core: int) -> str:
-    """Return a name of the physical core that a core is a thread of."""
+    """Return a name of the physical core that a hardware thread belongs to."""
     path = f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list"
     try:
         with open(path) as file:
@@ -71,11 +71,11 @@ def _siblings(core: int) -> str:
 
 
 class Claim:
-    """Cores that no other process of ours runs its threads on; as many as asked, or 0.
+    """Cores that no other process of Ganglion has claimed; all or none.
 
     Args:
-        count: How many are wanted.
-        among: The numbers of those to choose from.
+        count: The number of cores to claim.
+        among: The cores to choose from.
     """
 
     def __init__(self, count: int, among: Sequence[int]) -> None:
@@ -88,7 +88,7 @@ class Claim:
             self.release()
 
     def _take(self, core: int) -> bool:
-        """Claim a core; return whether it is ours, or that cannot be known."""
+        """Claim a core; return False if another process has claimed it."""
         if sys.platform != "linux":
             return True
         import socket  # 5 ms, which a run on one thread need not wait for
@@ -106,24 +106,24 @@ class Claim:
         return True
 
     def release(self) -> None:
-        """Give the cores back."""
+        """Release the cores."""
         for name in self._sockets:
             name.close()
         self.cores, self._sockets = [], []
 
 
 def crowded(threads: int) -> bool:
-    """Return whether threads will wait for cores: too many of them, or of others."""
+    """Return whether threads would wait for cores, because of their number or load."""
     cores = config.usable_cores()
     load = config.load_average() or 0.0
     return threads > cores or load >= tuning.CPU.crowded_load * cores
 
 
 def pins(threads: int) -> bool:
-    """Return whether threads are to stay on a core each.
+    """Return whether to pin threads to cores.
 
-    Not on a crowded machine, where a thread that may not move would wait for its core
-    while another one is free.
+    Not on a crowded machine, where a pinned thread would wait for its core while
+    another core is idle.
     """
     can_pin = hasattr(os, "sched_setaffinity")
     return can_pin and config.pin_threads() and not crowded(threads)
@@ -134,13 +134,13 @@ def _spins(threads: int) -> int:
 
 
 class Pool:
-    """Helper threads beside the calling one; a job is shared by all of them."""
+    """Helper threads, which run jobs together with the calling thread."""
 
     def __init__(self, threads: int) -> None:
         self.threads, self.spins = threads, _spins(threads)
         self.wants_cores = pins(threads)
-        # Two processes on the same cores would wait for each other while others are
-        # free: who comes second takes other ones, or leaves it to the system.
+        # Processes pinned to the same cores would wait for each other while others are
+        # idle: the second one claims others, or leaves placement to the system.
         self.claim = Claim(threads if self.wants_cores else 0, usable_cores())
         self.cores = self.claim.cores
         self.claimed_at = self.used_at = time.monotonic()
@@ -162,18 +162,18 @@ class Pool:
     def _help(self, number: int) -> None:
         if self.cores:
             os.sched_setaffinity(0, {self.cores[number]})
-        # Stays in native code, without Python's lock, until the pool is closed.
+        # Stays in native code, without the GIL, until the pool is closed.
         mailbox = self._mailboxes + _LINE * (number - 1)
         jit.native().serve(mailbox, number, self.spins)
 
     def run(self, job: int, threads: int) -> None:
-        """Run a job on some of the threads; the calling one is the first."""
+        """Run a job on some of the threads, of which the calling one is the first."""
         with self._pinned():
             jit.native().lead(self._mailboxes, job, threads - 1)
 
     @contextmanager
     def _pinned(self) -> Iterator[None]:
-        """Hold the calling thread on its core, for the time of a job only."""
+        """Pin the calling thread to its core for the duration of a job."""
         if not self.cores:
             yield
             return
@@ -185,17 +185,18 @@ class Pool:
             os.sched_setaffinity(0, before)
 
     def fits(self, threads: int) -> bool:
-        """Return whether a new pool for so many threads would be no better."""
+        """Return whether the pool is as good as a new one for so many threads."""
         size = _pool_size(threads)
-        wanted = (size, _spins(size), pins(size))
-        if (self.threads, self.spins, self.wants_cores) != wanted:
+        if (self.threads, self.spins) != (size, _spins(size)):
+            return False
+        if self.wants_cores != pins(size):
             return False
         waited = time.monotonic() - self.claimed_at
         may_claim = self.wants_cores and waited > tuning.CPU.claim_cores_again
         return bool(self.cores) or not may_claim
 
     def close(self) -> None:
-        """Let the helpers end."""
+        """End the helpers, and release the cores."""
         jit.native().lead(self._mailboxes, None, len(self._helpers))
         self._closed.set()
         for helper in (*self._helpers, self._idler):
@@ -204,14 +205,14 @@ class Pool:
         self.claim.release()
 
     def _close_when_idle(self) -> None:
-        """Let others have the cores of a pool that was not used for a while."""
+        """Close the pool when it has not been used for a while."""
         while not self._closed.wait(tuning.CPU.idle_pool):
             if time.monotonic() - self.used_at >= tuning.CPU.idle_pool:
                 close_pool(self)
 
 
 def _pool_size(threads: int) -> int:
-    """Return how many threads a pool has: programs that want fewer share it."""
+    """Return the size of a pool, which serves programs with fewer threads, too."""
     return max(threads, config.threads())
 
 
@@ -221,14 +222,14 @@ _pool: Pool | None = None
 
 @contextmanager
 def shared(threads: int) -> Iterator[Pool | None]:
-    """Lend the process' pool; None where another thread of Python is using it."""
+    """Acquire the pool of the process; None if another Python thread is using it."""
     global _pool
     if not _lock.acquire(blocking=False):
         yield None
         return
     try:
         if _pool is None or not _pool.fits(threads):
-            old, _pool = _pool, None  # an interrupt here must not leave a closed one
+            old, _pool = _pool, None  # an interrupt must not leave a closed pool
             if old is not None:
                 old.close()
             _pool = Pool(_pool_size(threads))
@@ -239,9 +240,9 @@ def shared(threads: int) -> Iterator[Pool | None]:
         _lock.release()
 
 
-@atexit.register  # the helpers end before the code that they run in goes
+@atexit.register  # the helpers must end before their code is freed
 def close_pool(only: Pool | None = None) -> None:
-    """Close the pool, or only a certain one, until the next run; not while it runs."""
+    """Close the pool, or only a certain pool, unless it is in use."""
     global _pool
     if not _lock.acquire(blocking=False):
         return
@@ -254,7 +255,7 @@ def close_pool(only: Pool | None = None) -> None:
 
 
 def _forget_pool() -> None:
-    """Start anew in a forked process: threads do not come along."""
+    """Forget the pool in a forked process, which has no threads of its parent."""
     global _pool, _lock
     if _pool is not None:
         _pool.claim.release()  # the parent still holds them

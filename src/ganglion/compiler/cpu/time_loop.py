@@ -1,9 +1,8 @@
-"""Loops over time for threads: each takes rows of the batch through all steps.
+"""Loops over time on threads, each of which runs all steps of some rows.
 
-Where the rows of a batch never meet within the loop, a thread runs all steps for some
-of them: it waits for nobody, and weights and state stay in its cache. What the next
-step touches comes there while a product is computed. Otherwise one thread runs the
-whole loop.
+If the rows of a batch are independent within the loop, a thread runs all steps of some
+rows without barriers: weights and state stay in its cache, and the windows of the next
+step are prefetched during a product. Otherwise a single thread runs the loop.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def _by_groups(kernel: Kernel) -> Kernel:
 
 
 def independent_groups(loop: TimeLoop) -> int:
-    """Return into how many parts a batch falls that never meet within the loop."""
+    """Return into how many groups of independent rows a batch is divided."""
     if independent_rows(loop) == 1:
         return 1
     footprints = [kernel.footprint() for kernel in loop.body]
@@ -54,10 +53,10 @@ def independent_groups(loop: TimeLoop) -> int:
 
 
 def _prefetching(loop: TimeLoop) -> TimeLoop:
-    """Return a loop whose largest product prefetches what the next step touches.
+    """Return a loop whose largest product prefetches the windows of the next step.
 
-    Arrays of all steps are too large for a cache, and the product waits for nothing:
-    so the memory works while it computes.
+    Arrays of all steps exceed the caches, and the product is bound by arithmetic, so
+    that memory transfers overlap with it.
     """
     groups = independent_groups(loop)
     products = [k for k in loop.body if isinstance(k, Contract) and len(k.rows) == 1]
@@ -65,36 +64,36 @@ def _prefetching(loop: TimeLoop) -> TimeLoop:
         return loop
     largest = max(products, key=lambda kernel: kernel.cost)
     windows = _next_windows(loop)
-    ahead = replace(largest, prefetched=tuple(window.buffer for window in windows))
-    body = tuple(ahead if kernel is largest else kernel for kernel in loop.body)
+    prefetching = replace(largest, prefetched=tuple(w.buffer for w in windows))
+    body = tuple(prefetching if kernel is largest else kernel for kernel in loop.body)
     return replace(loop, body=body, windows=(*loop.windows, *windows))
 
 
 def _next_windows(loop: TimeLoop) -> list[Window]:
-    """Return what windows will be at the next step, but for what is in use now."""
-    own = {b.key for k in loop.body if (f := k.footprint()) for b in f.own}
-    now = {(w.stacked.key, w.offset, w.stride) for w in loop.windows}
-    ahead: dict[tuple[BufferKey, int, int], Window] = {}
+    """Return the windows of the next step that are not windows of this step."""
+    divided = {b.key for k in loop.body if (f := k.footprint()) for b in f.own}
+    current = {(w.stacked.key, w.offset, w.stride) for w in loop.windows}
+    following: dict[tuple[BufferKey, int, int], Window] = {}
     for window in loop.windows:
         start = window.offset + window.stride
-        place = (window.stacked.key, start, window.stride)
-        if window.slots or window.buffer.key not in own or place in now:
+        memory = (window.stacked.key, start, window.stride)
+        if window.slots or window.buffer.key not in divided or memory in current:
             continue
         buffer = replace(window.buffer, name=f"{window.buffer.name}.next")
-        ahead[place] = replace(window, buffer=buffer, offset=start)
-    return list(ahead.values())
+        following[memory] = replace(window, buffer=buffer, offset=start)
+    return list(following.values())
 
 
 # ---- text ----------------------------------------------------------------------------
 
 
 def emit_time_loop(loop: TimeLoop, emit_kernel: Callable[[Kernel], Emitted]) -> Emitted:
-    """Emit a function that calls those of the body, step by step."""
+    """Emit a function that calls the body's functions, step by step."""
     return _EmittedLoop(loop, [emit_kernel(kernel) for kernel in loop.body]).emit()
 
 
 class _EmittedLoop:
-    """A loop under construction: the pointers of all calls lie in one frame."""
+    """A loop under construction, with the pointers of all calls in a single frame."""
 
     def __init__(self, loop: TimeLoop, calls: list[Emitted]) -> None:
         self.loop, self.calls = loop, calls
@@ -121,8 +120,8 @@ class _EmittedLoop:
         return enumerate(buffer for call in self.calls for buffer in call.buffers)
 
     def _put(self, slot: int, address: str) -> None:
-        place = self.text.address("%frame", "ptr", slot)
-        self.text.do(f"store ptr {address}, ptr {place}, align 8")
+        target = self.text.address("%frame", "ptr", slot)
+        self.text.do(f"store ptr {address}, ptr {target}, align 8")
 
     def _step(self, step: str, units: int) -> None:
         """Move the windows, then call the body's kernels."""
@@ -149,7 +148,7 @@ class _EmittedLoop:
         return self.emitter.address(window.stacked, index)
 
     def _function(self, call: Emitted) -> str:
-        """Return the name of a call's function: equal ones are defined once."""
+        """Return the name of a call's function, which is defined once."""
         name = "@b" + hashlib.sha256(call.text.encode()).hexdigest()[:24]
         head = f"define internal void {name}("
         self._functions[name] = call.text.replace("define void @kernel(", head, 1)

@@ -332,7 +332,7 @@ class BitContraction(Contraction):
         return named(ends, totals)
 
     def _offsets(self, bit: str) -> tuple[str, str]:
-        """Return the offsets in left and right of the elements that a bit stands for."""
+        """Return the offsets in left and right of the elements of a bit."""
         text, (middle, last) = self.text, (self.word.middle, self.word.last)
         width = self.word.width
         row = text.let(f"udiv i64 {bit}, {width}") if middle.size > 1 else "0"
@@ -376,7 +376,7 @@ class BitContraction(Contraction):
         return bits
 
     def _bits_from(self, element: str) -> str:
-        """Return at least 57 bits from an element on, or those up to the buffer's end."""
+        """Return at least 57 bits from an element on, or up to the buffer's end."""
         text = self.text
         text.declare("declare i64 @llvm.umin.i64(i64, i64)")
         byte, last = text.let(f"lshr i64 {element}, 3"), self.bits.size - 8

@@ -133,7 +133,7 @@ def test_a_result_of_another_shape_or_type_is_refused_by_name():
     wrong = host_op("wrong", lambda x: (x.shape, x.dtype), lambda x: x.astype("int8"))
     x = Input("x", (2,), "float32")
     program = Program(Graph.of("g", [x], {"y": p.add(wrong(x), x)}), ("x",), (), ("y",))
-    with pytest.raises(TypeError, match=r"wrong is to return float32\[2\], not int8"):
+    with pytest.raises(TypeError, match=r"wrong should return float32\[2\], not int8"):
         cpu.compile(program).run({"x": np.ones(2, "float32")}, {}, 1)
 
 

@@ -1,9 +1,8 @@
-"""Compiled programs on disk: found by what they were made of, checked, bounded.
+"""A cache of machine code on disk: content-addressed, checked and bounded.
 
-An entry is written beside and renamed, so that processes may share the folder. Its
-checksum covers its name, too: one that is damaged, or lies under the name of another,
-counts as missing and is made again. What is in a folder that somebody else could have
-written to is never run.
+Entries are written atomically, so that processes may share the folder. The checksum of
+an entry covers its name: an entry that is damaged, or has the name of another, counts
+as missing. Code from a folder that other users can write to is never run.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ import numpy as np
 from ganglion import config, files
 from ganglion.compiler.plan.kernels import Buffer, Kernel
 
-LIMIT = 500_000_000  # bytes; beyond, what was not used for longest goes
+LIMIT = 500_000_000  # bytes, beyond which the least recently used entries are removed
 _DIGEST = 32
 _SUFFIX = ".program"
-_LOOK_EVERY = LIMIT // 20  # bytes written: to count the files takes longer
-_unseen: int | None = None  # bytes that were written since the folder was looked at
+_CHECK_EVERY = LIMIT // 20  # bytes written: listing the folder is slow
+_unchecked: int | None = None  # bytes written since the size was last checked
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What the cache holds."""
+    """The folder of the cache, and the number and size of its entries."""
 
     folder: Path
     count: int
@@ -42,15 +41,15 @@ class Contents:
 
 
 def folder() -> Path:
-    """Return where compiled programs are kept."""
+    """Return the folder of the cache."""
     return config.home() / "kernels"
 
 
 @cache
 def generator() -> str:
-    """Return the version of everything that turns a graph into machine code.
+    """Return the version of the compiler: a hash of its source.
 
-    The source itself is the version: an edited emitter never meets old machine code.
+    So machine code of an earlier version of an emitter is never used.
     """
     mixed = hashlib.sha256(config.VERSION.encode())
     for path in sources():
@@ -59,25 +58,25 @@ def generator() -> str:
 
 
 def sources() -> list[Path]:
-    """Return every file of the compiler, whatever its name and however deep."""
+    """Return all source files of the compiler, of any name and depth."""
     kinds = (".py", ".ll", ".cuh")
-    here = Path(__file__).parent
-    return sorted(path for path in here.rglob("*") if path.suffix in kinds)
+    root = Path(__file__).parent
+    return sorted(path for path in root.rglob("*") if path.suffix in kinds)
 
 
-def path_of(*ingredients: str) -> Path:
-    """Return the place of what is made of some ingredients."""
-    key = "\n".join((generator(), *ingredients))
-    return folder() / f"{hashlib.sha256(key.encode()).hexdigest()}{_SUFFIX}"
+def path_of(*key: str) -> Path:
+    """Return the path of the entry with this key, in this version of the compiler."""
+    text = "\n".join((generator(), *key))
+    return folder() / f"{hashlib.sha256(text.encode()).hexdigest()}{_SUFFIX}"
 
 
 def read(path: Path) -> bytes | None:
-    """Return an entry, None where there is none, or not the one that was kept there."""
+    """Return an entry, None if it is missing or damaged."""
     if not _is_ours(path.parent):
         return None
     try:
         raw = files.read_file(path)
-        os.utime(path)  # it was used now: the oldest are removed first
+        os.utime(path)  # the time of last use
     except (OSError, files.NotAFileError):
         return None
     body = raw[_DIGEST:]
@@ -85,29 +84,29 @@ def read(path: Path) -> bytes | None:
 
 
 def keep(path: Path, body: bytes) -> None:
-    """Write an entry; a cache that cannot be written is no error."""
-    global _unseen
+    """Write an entry; errors are ignored."""
+    global _unchecked
     with suppress(OSError, files.NotAFileError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if _is_ours(path.parent):
-            # A lost entry is made again: there is no need to wait for the disk.
+            # Not durable: a lost entry is compiled again.
             files.write_file(path, _digest(path, body) + body, durable=False)
-    if _unseen is None:
-        atexit.register(_tidy)  # few keep many: no step waits for it
-    _unseen = (_unseen or 0) + len(body)
-    if _unseen > _LOOK_EVERY:
-        _unseen = 0
+    if _unchecked is None:
+        atexit.register(_tidy)  # for most processes, this is soon enough
+    _unchecked = (_unchecked or 0) + len(body)
+    if _unchecked > _CHECK_EVERY:
+        _unchecked = 0
         _tidy()
 
 
 def _tidy() -> None:
-    """Remove what killed processes left behind, and what is beyond the limit."""
+    """Remove leftovers of killed processes, and entries beyond the limit."""
     files.clear_leftovers(folder())
     shrink(LIMIT)
 
 
 def _digest(path: Path, body: bytes) -> bytes:
-    """Return the checksum of an entry and the name that says what it was made of."""
+    """Return the checksum of an entry's name and contents."""
     mixed = hashlib.sha256(path.name.encode() + b"\n")
     mixed.update(body)
     return mixed.digest()
@@ -136,7 +135,7 @@ def _warn_once(folder: Path, reason: str) -> None:
 
 
 def contents() -> Contents:
-    """Count what the cache holds."""
+    """Return the number and size of the entries."""
     sizes = [size for _, size, _ in _entries()]
     return Contents(folder(), len(sizes), sum(sizes))
 
@@ -150,7 +149,7 @@ def clear() -> int:
 
 
 def shrink(limit: int) -> None:
-    """Remove what was not used for longest until the rest fits."""
+    """Remove the least recently used entries until the others fit."""
     entries = sorted(_entries())
     total = sum(size for _, size, _ in entries)
     for _, size, path in entries:
@@ -167,8 +166,8 @@ def _entries() -> list[tuple[float, int, Path]]:
     with suppress(OSError), os.scandir(folder()) as files:
         for file in files:
             if file.name.endswith((_SUFFIX, ".part", ".o")):
-                facts = file.stat()
-                entries.append((facts.st_mtime, facts.st_size, Path(file.path)))
+                stat = file.stat()
+                entries.append((stat.st_mtime, stat.st_size, Path(file.path)))
     return entries
 
 
@@ -177,48 +176,48 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-# ---- the digest of a kernel: equal kernels, and only those, have equal ones ----------
+# ---- the digest of a kernel: equal kernels, and only those, have equal digests -------
 
 
 def digest_of(kernel: Kernel) -> tuple[str | None, list[Buffer]]:
-    """Return the digest of a kernel, and its buffers in the order in which it has them.
+    """Return the digest of a kernel, and its buffers in order.
 
-    Names and offsets in memory are left out: machine code does not depend on them. What
-    holds a function of Python, say, has no digest.
+    It does not cover names and addresses, on which machine code does not depend. A
+    kernel that refers to a Python function, for example, has no digest.
     """
-    reader = _KernelReader()
-    reader.read(kernel)
-    if reader.meets_unknown:
-        return None, reader.buffers
-    text = " ".join(reader.words)
-    return hashlib.sha256(text.encode()).hexdigest(), reader.buffers
+    writer = _KernelWriter()
+    writer.write(kernel)
+    if writer.has_unknown:
+        return None, writer.buffers
+    text = " ".join(writer.words)
+    return hashlib.sha256(text.encode()).hexdigest(), writer.buffers
 
 
-_END = object()  # of a tuple, between what is still to be read
+_END = object()  # marks the end of a tuple among pending values
 
 
-class _KernelReader:
-    """Writes objects down word by word; what is shared is written once."""
+class _KernelWriter:
+    """Serializes an object to words in preorder; shared objects are written once."""
 
     def __init__(self) -> None:
         self.words: list[str] = []
         self.buffers: list[Buffer] = []
-        self.meets_unknown = False
+        self.has_unknown = False
         self._seen: dict[int, str] = {}
-        self._alive: list[object] = []  # so that no two objects get the same id
+        self._alive: list[object] = []  # keeps objects alive, so that ids are unique
 
-    def read(self, value: Any) -> None:
-        """Write down an object and all within it: first what stands first."""
-        unread = [value]
-        while unread:
-            unread.extend(reversed(self._write(unread.pop())))
+    def write(self, value: Any) -> None:
+        """Write an object and everything within it."""
+        pending = [value]
+        while pending:
+            pending.extend(reversed(self._write(pending.pop())))
 
     def _write(self, value: Any) -> Sequence[Any]:
-        """Write down the head of an object; return what follows it."""
+        """Write the head of an object; return the values that follow it."""
         if isinstance(value, (int, str, float, type(None))):
             self.words.append(repr(value))
         elif isinstance(value, (tuple, list)):
-            if all(type(item) is int for item in value):  # sizes and strides: most are
+            if all(type(item) is int for item in value):  # most are sizes and strides
                 self.words.append(repr(value))
                 return ()
             self.words.append("(")
@@ -237,13 +236,13 @@ class _KernelReader:
         elif isinstance(value, dict):
             return (tuple(value.items()),)
         else:
-            self.meets_unknown = True
+            self.has_unknown = True
         return ()
 
     def _write_record(self, record: Any) -> Sequence[Any]:
-        known = self._seen.get(id(record))
-        if known is not None:
-            self.words.append(known)
+        reference = self._seen.get(id(record))
+        if reference is not None:
+            self.words.append(reference)
             return ()
         self._seen[id(record)] = f"#{len(self._seen)}"
         self._alive.append(record)
@@ -257,8 +256,8 @@ class _KernelReader:
 
 @cache
 def _fields(kind: type) -> tuple[str, ...]:
-    """Return the fields of a dataclass that machine code depends on; else none."""
+    """Return the fields of a dataclass that machine code depends on, () for others."""
     if not dataclasses.is_dataclass(kind):
         return ()
     names = tuple(field.name for field in dataclasses.fields(kind))
-    return names[1:] if issubclass(kind, Kernel) else names  # without its name
+    return names[1:] if issubclass(kind, Kernel) else names  # without `name`

@@ -1,7 +1,7 @@
 """Device-resident arrays: host arrays whose newest values are still on a GPU.
 
-Training for seconds changes weights thousands of times, and nobody looks: the values
-stay on the device until `Variable.array` syncs them to the host.
+Training changes weights thousands of times before anybody reads them: the values stay
+on the device until `Variable.array` copies them to the host.
 
 >>> import numpy as np
 >>> weights = np.zeros(2)
@@ -34,11 +34,10 @@ def mark_dirty_on_device(
     fetch: Callable[[np.ndarray], None],
     lock: AbstractContextManager | None = None,
 ) -> None:
-    """Note that an array's newest values are on a device, and how to fetch them.
+    """Record that an array's newest values are on a device, and how to fetch them.
 
-    They are fetched while the device's `lock` is held, so that threads which want them
-    at once do it once. The caller must `forget` the array when it is gone: another may
-    get its address.
+    They are fetched once, while the device's `lock` is held. The caller must `forget`
+    the array when it is freed: another array may get the same id.
     """
     dirty[id(array)] = _DeviceCopy(fetch, lock or threading.RLock())
 
@@ -52,7 +51,7 @@ def sync_to_host(array: np.ndarray) -> np.ndarray:
     """Return an array with its newest values."""
     if copy := dirty.get(id(array)):
         with copy.lock:
-            # Another thread may have been faster, or have run another step since.
+            # Another thread may have fetched them, or run another step, meanwhile.
             if (latest := dirty.get(id(array))) is not None:
                 latest.fetch(array)
                 forget(id(array))
@@ -60,5 +59,5 @@ def sync_to_host(array: np.ndarray) -> np.ndarray:
 
 
 def forget(key: int) -> None:
-    """Drop an array, by its id: its own values count, or it is gone."""
+    """Forget an array by its id: its values on the host are current, or it is freed."""
     dirty.pop(key, None)

@@ -1,7 +1,7 @@
-"""A target's pipeline: one list of passes, from a program to what the target runs.
+"""A target's pipeline: a list of passes, from a program to the target's plan.
 
-Any stage can be handed out by the name of its pass. Tests, `ganglion dump` and
-GANGLION_VERIFY=1 verify what every pass returns; else nothing is, as it takes long.
+The stage after any pass can be requested by the name of the pass. Tests, `ganglion
+dump` and GANGLION_VERIFY=1 run a verifier after every pass; it is slow otherwise.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _always(thing: Any) -> bool:
 
 @dataclass(frozen=True)
 class Pass:
-    """One step of a pipeline: from a stage to the next, where it applies."""
+    """A pass of a pipeline: from a stage to the next, if it applies."""
 
     name: str  # as in `ganglion dump --after NAME`
     why: str
@@ -45,10 +45,10 @@ def graph_pass(
     when: Callable[[Graph], bool] = _always,
     in_loops: bool = False,
 ) -> Pass:
-    """Return a pass over a program's graph, if that has one of some ops.
+    """Return a pass over a program's graph, if that has any of some ops.
 
-    It goes over a graph `where` that is true of a node, and `when` that is true of the
-    graph; with `in_loops`, it also goes over the bodies of loops.
+    It runs on a graph if `when` holds for it and `where` for one of its nodes; with
+    `in_loops`, also on the bodies of loops.
     """
 
     def everywhere(graph: Graph) -> Graph:
@@ -61,8 +61,8 @@ def graph_pass(
         return program if graph is program.graph else replace(program, graph=graph)
 
     def applies(program: Program) -> bool:
-        asked = {*ops, "scan"} if in_loops else ops
-        return not ops or any(op.name in asked for op in program.graph.ops)
+        names = {*ops, "scan"} if in_loops else ops
+        return not ops or any(op.name in names for op in program.graph.ops)
 
     return Pass(name, why, change, applies)
 
@@ -75,9 +75,9 @@ def kernel_pass(
     where: Callable[[K], bool] = _always,
     in_loops: bool = False,
 ) -> Pass:
-    """Return a pass over a plan's kernels, `where` that is true of one of some kind.
+    """Return a pass over a plan's kernels, if `where` holds for one of some kind.
 
-    With `in_loops`, it also goes over the kernels of loops over time.
+    With `in_loops`, it also runs on the bodies of loops over time.
     """
 
     def everywhere(kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
@@ -98,7 +98,7 @@ def kernel_pass(
     return Pass(name, why, change, has_some)
 
 
-# What must hold of each kind of stage; targets add their own.
+# Verifiers of each kind of stage, to which targets add their own.
 VERIFIERS: Mapping[type, Callable[[Any], object]] = {
     Program: lambda program: ir.verify(program.graph),
     Plan: plans.verify,
@@ -107,7 +107,7 @@ VERIFIERS: Mapping[type, Callable[[Any], object]] = {
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The passes of a target in order, and what must hold of every stage."""
+    """The passes of a target in order, and the verifiers of its stages."""
 
     passes: tuple[Pass, ...]
     verifiers: Mapping[type, Callable[[Any], object]] = field(
@@ -115,7 +115,7 @@ class Pipeline:
     )
 
     def run(self, program: Program, after: str | None = None) -> Any:
-        """Return the last stage, or the one after the pass of this name."""
+        """Return the last stage, or the stage after the pass named `after`."""
         if after is not None and after not in (step.name for step in self.passes):
             names = ", ".join(step.name for step in self.passes)
             raise ValueError(f"There is no pass {after!r}; there are: {names}.")

@@ -1,6 +1,6 @@
-"""This interpreter is the meaning of every op: it runs each record's NumPy definition.
+"""The reference interpreter: it runs the NumPy definition of every op.
 
-It is slow and obvious, runs everything, and every other backend is checked against it.
+It is simple and slow, supports everything, and defines what other backends compute.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from ganglion.compiler.ir.graph import Constant, Node, Program, Value, computed,
 
 
 def unavailable_reason() -> str | None:
-    """Return why this backend cannot run here: it always can."""
+    """Return None: this backend runs everywhere."""
     return None
 
 
 def free_memory() -> None:
-    """Release the memory that no program uses now: there is none."""
+    """Do nothing: this backend caches no memory."""
 
 
 def compile(program: Program) -> Interpreter:  # noqa: A001 (the backends' verb)

@@ -1,9 +1,8 @@
-"""The backends: what each of them is, and which one a program runs on.
+"""The backends, the protocols they implement, and the choice of one for a program.
 
-A program goes in, something that runs many steps comes out. Compiling for a GPU takes
-seconds the first time, and a launch some microseconds at any time. A step of a hundred
-million operations takes a processor about half a millisecond; then the GPU is ahead
-after a few thousand steps.
+Compiling for a GPU takes seconds the first time, and every launch takes microseconds. A
+step of a hundred million operations takes a CPU about half a millisecond; from that
+size on, a GPU is ahead after a few thousand steps.
 """
 
 from __future__ import annotations
@@ -47,9 +46,9 @@ class Executable(Protocol):
     ) -> dict[str, np.ndarray]:
         """Advance the state arrays in place by some steps.
 
-        Returns each result of every step, stacked along a new first axis. A state that
-        is `FixedArrays` need not be looked at again in a later run. What is kept on a
-        device is brought back when it is looked at, see `device_arrays`.
+        Returns each result of every step, stacked along a new first axis. `FixedArrays`
+        need not be inspected again in later runs. Arrays that stay on a device are
+        copied back when they are read: see `device_arrays`.
         """
         ...
 
@@ -66,7 +65,7 @@ class Backend(Protocol):
         ...
 
     def free_memory(self) -> None:
-        """Release the memory that no program uses now."""
+        """Free cached memory that no program uses."""
         ...
 
 
@@ -78,7 +77,7 @@ _MODULES = {
 
 
 def backend(name: str) -> Backend:
-    """Return a backend by name; it is imported when first asked for."""
+    """Return a backend by name, imported at the first call."""
     config.check_environment()
     if reason := unavailable_reason(name):
         raise RuntimeError(f"The backend {name!r} cannot run here: {reason}")
@@ -93,7 +92,7 @@ def unavailable_reason(name: str) -> str | None:
 
 
 def free_memory() -> None:
-    """Release memory that backends keep for later; those not in use have none."""
+    """Free memory that backends cache; those that are not imported have none."""
     for name in _MODULES.values():
         if name in sys.modules:
             module: Backend = importlib.import_module(name)
@@ -101,12 +100,12 @@ def free_memory() -> None:
 
 
 def available() -> dict[str, str | None]:
-    """Return every backend with the reason why it is unavailable (None: it works)."""
+    """Return every backend, with the reason why it is unavailable or None."""
     return {name: unavailable_reason(name) for name in _MODULES}
 
 
 def script() -> AbstractContextManager[Script | None]:
-    """Return a script for programs that run natively, None where there are none."""
+    """Return a script for the CPU's programs, None if that backend is not in use."""
     if _MODULES["cpu"] not in sys.modules:
         return nullcontext()
     from ganglion.compiler.cpu.script import Script
@@ -115,12 +114,12 @@ def script() -> AbstractContextManager[Script | None]:
 
 
 def compile_models(program: Program, models: int) -> ModelsProgram | None:
-    """Compile a program for many models that a GPU trains at once, if it can."""
+    """Compile a program for many models that a GPU trains at once, if possible."""
     return _cuda().compile_models(program, models)
 
 
 def model_rows(first: Sequence[np.ndarray], models: int) -> ModelRows:
-    """Return memory on the GPU for arrays of so many models."""
+    """Return memory on the GPU for the arrays of some models."""
     return _cuda().model_rows(first, models)
 
 
@@ -128,11 +127,11 @@ def _cuda() -> Any:
     return backend("cuda")
 
 
-# ---- which one a program runs on -----------------------------------------------------
+# ---- the choice of a backend ---------------------------------------------------------
 
 
 def backend_for(program: Program, on_gpu: bool = False) -> str:
-    """Return the backend of a program, and say once what is not to be expected.
+    """Return the backend for a program; tell the user once if it may surprise.
 
     A model that is `on_gpu` already stays there.
     """
@@ -154,13 +153,13 @@ def backend_for(program: Program, on_gpu: bool = False) -> str:
 
 
 def expect() -> None:
-    """Let a GPU that was asked for by name get ready while a step is traced."""
+    """Initialize a GPU that was requested by name, while a step is traced."""
     if config.backend_choice() == "cuda":
         driver.start()
 
 
 def chosen_name() -> str:
-    """Return the backend to expect, for people: "auto" where a model decides."""
+    """Return the backend's name for messages: "auto" if it depends on the model."""
     undecided = (
         config.backend_choice() == "auto" and driver.unavailable_reason() is None
     )

@@ -434,8 +434,8 @@ def test_the_oldest_entries_go_first(empty_cache):
 
 def test_a_cache_that_grows_is_looked_at(empty_cache, monkeypatch):
     monkeypatch.setattr(cache, "LIMIT", 2 * 1032)
-    monkeypatch.setattr(cache, "_LOOK_EVERY", 3500)
-    monkeypatch.setattr(cache, "_unseen", 0)
+    monkeypatch.setattr(cache, "_CHECK_EVERY", 3500)
+    monkeypatch.setattr(cache, "_unchecked", 0)
     counts = []
     for number in range(8):
         cache.keep(cache.path_of(f"entry {number}"), bytes(1000))

@@ -1,4 +1,4 @@
-"""Further reductions (maxima, running sums) and movements (changes of place)."""
+"""Further reductions (maxima, running sums) and movements (slices, padding)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 def _distinct(shape: Shape, /, **attrs: Any) -> Callable[[np.random.Generator], Case]:
-    """Draw values with no two close, so that the largest stays the largest."""
+    """Draw values that are not close to each other, so that maxima are stable."""
 
     def draw(rng: np.random.Generator) -> Case:
         count = int(np.prod(shape))
@@ -107,7 +107,7 @@ def _slice_meaning(x: np.ndarray, **spans: Shape) -> np.ndarray:
 def _slice_gradient(node: Node, g: Value) -> list[Value | None]:
     starts, steps = node.attrs["starts"], node.attrs["steps"]
     sizes = zip(starts, steps, g.shape, node.inputs[0].shape, strict=True)
-    # After widening by the step, what is left of the axis is filled with zeros.
+    # The gradient is spread by the step, and the rest of the axis padded with zeros.
     pairs = tuple(
         (start, full - start - max((count - 1) * step + 1, 0))
         if count

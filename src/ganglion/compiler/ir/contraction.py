@@ -1,9 +1,9 @@
-"""Structured primitives: matrix product, gather, and the three faces of convolution.
+"""Structured primitives: matrix products, gathers, and convolutions.
 
 Images are channels-last with any number of spatial axes: x is (N, *spatial, C_in), a
 kernel is (*kernel, C_in / groups, C_out). `conv`, `conv_transpose` (its gradient to x)
-and `conv_kernel` (its gradient to the kernel) are bilinear forms of one another, so
-each one's gradients are the other two.
+and `conv_kernel` (its gradient to the kernel) are bilinear, and the gradients of each
+are the other two.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _matmul_infer(a: Value, b: Value) -> Typed:
 
 
 def flipped(x: Value) -> Value:
-    """Return x with its last two axes exchanged."""
+    """Return x with its last two axes swapped."""
     return transpose(x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
@@ -73,10 +73,10 @@ def _gather_infer(table: Value, index: Value) -> Typed:
 
 
 def _gather_meaning(table: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Pick rows; one that is not there is NaN, of whole numbers the first row.
+    """Gather rows; for indices out of range, NaN, or the first row of integers.
 
-    A compiled step cannot stop where it is: what it makes of a wrong index must show,
-    and be the same everywhere.
+    A compiled step cannot raise: the result of a wrong index must be visible, and the
+    same on every backend.
     """
     exists = (index >= 0) & (index < len(table))
     if exists.all():
@@ -114,7 +114,7 @@ def _scatter_infer(updates: Value, index: Value, rows: int) -> Typed:
 
 
 def _scatter_meaning(updates: np.ndarray, index: np.ndarray, rows: int) -> np.ndarray:
-    """Add rows up; one that goes to a row that is not there is left out."""
+    """Add rows at indices; those out of range are ignored."""
     out = np.zeros((rows, *updates.shape[index.ndim :]), updates.dtype)
     exists = (index >= 0) & (index < rows)
     np.add.at(out, index[exists], updates[exists])
@@ -137,7 +137,7 @@ scatter_add: Op = Op(
 def spatial_out(
     n: Shape, kernel: Shape, strides: Shape, pairs: Pairs, dilation: Shape
 ) -> Shape:
-    """Return the spatial shape that a window sliding over ``n`` leaves."""
+    """Return the spatial shape of the result of a window that slides over ``n``."""
     sizes = zip(n, kernel, strides, pairs, dilation, strict=True)
     out = tuple(
         (size + lo + hi - (k - 1) * d - 1) // s + 1 for size, k, s, (lo, hi), d in sizes
@@ -154,7 +154,7 @@ def spatial_out(
 def taps(
     kernel: Shape, out: Shape, strides: Shape, dilation: Shape
 ) -> Iterator[tuple[Shape, tuple[slice, ...]]]:
-    """Yield each kernel position with the padded input rows and columns it meets."""
+    """Yield each tap of a kernel, with the slices of the padded input that it meets."""
     for tap in np.ndindex(*kernel):
         where = zip(tap, out, strides, dilation, strict=True)
         spans = (slice(t * d, t * d + (n - 1) * s + 1, s) for t, n, s, d in where)
@@ -167,7 +167,7 @@ def pad_spatial(x: np.ndarray, pairs: Pairs, value: float = 0.0) -> np.ndarray:
 
 
 def unpad_spatial(x: np.ndarray, pairs: Pairs) -> np.ndarray:
-    """Cut away what `pad_spatial` added."""
+    """Remove the padding of `pad_spatial`."""
     spans = tuple(
         slice(lo, n - hi) for (lo, hi), n in zip(pairs, x.shape[1:-1], strict=True)
     )
@@ -198,7 +198,7 @@ def _conv_infer(
 
 
 def _mix(a: np.ndarray, w: np.ndarray, groups: int) -> np.ndarray:
-    """Multiply channels of `a` by one tap (C_in / groups, C_out), group by group."""
+    """Multiply the channels of `a` by a tap (C_in / groups, C_out), group by group."""
     if groups == 1:
         return a @ w
     per_group = a.reshape(*a.shape[:-1], groups, a.shape[-1] // groups)
@@ -207,8 +207,8 @@ def _mix(a: np.ndarray, w: np.ndarray, groups: int) -> np.ndarray:
     return out.reshape(*a.shape[:-1], w.shape[1])
 
 
-def _turned(w: np.ndarray, groups: int) -> np.ndarray:
-    """Exchange the roles of input and output channels of one tap."""
+def _swapped(w: np.ndarray, groups: int) -> np.ndarray:
+    """Swap the input and output channels of a tap, within each group."""
     per_group = w.reshape(w.shape[0], groups, w.shape[1] // groups)
     transposed = per_group.transpose(2, 1, 0)
     return transposed.reshape(transposed.shape[0], groups * w.shape[0])
@@ -240,10 +240,10 @@ def _conv_meaning(
 
 
 def _taps_at_once(taps: int, out: np.ndarray, channels: int) -> int:
-    """Return how many taps of a long window to join, so that sums are long enough.
+    """Return how many taps of a large window to combine in a product.
 
-    With few channels, a product for each of hundreds of taps reads and writes the
-    result as often. Small windows go tap by tap.
+    With few channels, hundreds of products would each read and write the result. Small
+    windows are computed tap by tap.
     """
     if taps <= 64:
         return 1
@@ -264,7 +264,7 @@ def _conv_transpose_meaning(
     full = tuple(n + lo + hi for n, (lo, hi) in zip(spatial, pairs, strict=True))
     padded = np.zeros((dy.shape[0], *full, w.shape[-2] * groups), dy.dtype)
     for tap, window in taps(w.shape[:-2], dy.shape[1:-1], strides, dilation):
-        padded[window] += _mix(dy, _turned(w[tap], groups), groups)
+        padded[window] += _mix(dy, _swapped(w[tap], groups), groups)
     return unpad_spatial(padded, pairs)
 
 

@@ -1,4 +1,4 @@
-"""A value with a gradient of the user's own; it means the value and nothing else."""
+"""Custom gradients: an op that returns its first input, with a rule for gradients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _gradient(node: Node, g: Value) -> Sequence[Value | None]:
     return [None, *rule(g)]
 
 
-# The first input is the value. The rule maps its gradient to those of the others.
+# The first input is the value; the rule maps its gradient to those of the others.
 custom_gradient: Op = Op(
     "custom_gradient",
     "movement",

@@ -1,4 +1,4 @@
-"""Reverse-mode gradients: new nodes behind a scalar, returned as a dictionary."""
+"""Reverse-mode differentiation of graphs."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def backpropagate(
     wrt: Iterable[Value],
     is_recorded: Callable[[Node], bool] | None = None,
 ) -> dict[Value, Value]:
-    """Return the gradient of each value of ``wrt``, given those of some that use them.
+    """Return the gradient of each value of ``wrt``, given those of some results.
 
-    Values that none of the seeded ones depends on are left out. No gradient flows
-    through nodes that are not recorded.
+    Values on which no seeded value depends are left out. No gradient flows through
+    nodes that are not recorded.
     """
     targets = set(wrt)
     order = toposort(seeds)
@@ -67,7 +67,7 @@ def backpropagate(
 
 
 class _Flowing:
-    """The gradients of values so far; of a record, those of its parts."""
+    """The gradients accumulated so far; of a record, those of its parts."""
 
     def __init__(self, active: set[Value]) -> None:
         self.of: dict[Value, Value] = {}
@@ -80,18 +80,18 @@ class _Flowing:
 
     def add(self, value: Value, gradient: Value) -> None:
         """Add to the gradient of a value."""
-        known = self.of.get(value)
-        self.of[value] = gradient if known is None else add(known, gradient)
+        total = self.of.get(value)
+        self.of[value] = gradient if total is None else add(total, gradient)
 
     def _add_part(self, node: Node) -> None:
-        """Add to the gradient of the part of a record that a node takes out."""
+        """Add to the gradient of the part of a record that a node extracts."""
         (record,), (part,) = node.inputs, node.attrs.values()
         assert isinstance(record, Node)
         parts, slope = self._records.setdefault(record, {}), self.of[node]
         parts[part] = add(parts[part], slope) if part in parts else slope
 
     def push_back(self, node: Node) -> None:
-        """Add to the gradients of a node's inputs what its own contributes."""
+        """Add a node's contributions to the gradients of its inputs."""
         parts: Sequence[Value | None]
         if node.op in (field, item):
             self._add_part(node)
@@ -114,18 +114,17 @@ class _Flowing:
 
 
 class _Sums:
-    """Sums first and multiplies afterwards, where a factor is that of all summands.
+    """Moves common factors out of sums: sum(factor * x) becomes factor * sum(x).
 
-    The gradient of a batch norm's mean is such a sum: moved inside, it becomes the one
-    that its offset needs anyway. Each is made once: a chain of layers has the sums of
-    all those behind it in common.
+    The gradient of batch norm's mean is such a sum: it becomes the one that the offset
+    needs as well. Results are cached, since layers share the sums of all later layers.
     """
 
     def __init__(self) -> None:
         self._moved: dict[tuple[Value, tuple[int, ...]], Value] = {}
 
     def moved_inside(self, total: Value) -> Value:
-        """Return an equal value whose sums have less to add up."""
+        """Return an equal value whose sums are simpler."""
         if isinstance(total, Node) and total.op in (reshape, sum_):
             return finished(self._moving(total))
         return total
@@ -148,16 +147,16 @@ class _Sums:
         if isinstance(x, Node) and x.op is negative:
             return negative((yield self._moving(sum_(x.inputs[0], axes=axes))))
         if isinstance(x, Node) and x.op is multiply:
-            for factor, rest in (x.inputs, reversed(x.inputs)):
+            for factor, other in (x.inputs, reversed(x.inputs)):
                 small = _constant_along(factor, axes)
                 if small is not None:
-                    inner = yield self._moving(sum_(rest, axes=axes))
+                    inner = yield self._moving(sum_(other, axes=axes))
                     return multiply(inner, small)
         return total
 
 
 def _constant_along(value: Value, axes: tuple[int, ...]) -> Value | None:
-    """Return a value without some axes if it is the same all along them."""
+    """Return a value without some axes, if it is constant along them; else None."""
     if not isinstance(value, Node) or value.op is not broadcast:
         return None
     (x,) = value.inputs
@@ -174,7 +173,7 @@ def _constant_along(value: Value, axes: tuple[int, ...]) -> Value | None:
 def _reaching(
     order: list[Value], targets: set[Value], is_recorded: Callable[[Node], bool]
 ) -> set[Value]:
-    """Return the values on a path of floats from a target to the loss."""
+    """Return the floats on a path from a target to the seeded values."""
     active: set[Value] = set()
     for value in order:
         flows = (

@@ -36,7 +36,7 @@ Shape = tuple[int, ...]
 
 
 class Sizes(tuple):
-    """A shape; besides, what scripts for TensorFlow ask a shape for.
+    """A shape, with the methods of TensorFlow's shapes.
 
     >>> Sizes((2, 3)).as_list(), Sizes((2, 3)).rank, Sizes((None, 3)).num_elements()
     ([2, 3], 2, None)
@@ -60,7 +60,7 @@ class Sizes(tuple):
         return None not in self
 
     def num_elements(self) -> int | None:
-        """Return how many numbers such a tensor has."""
+        """Return the number of elements of a tensor of this shape, None if unknown."""
         return math.prod(self) if self.is_fully_defined() else None
 
     @property
@@ -69,14 +69,14 @@ class Sizes(tuple):
         return list(self)
 
     def is_compatible_with(self, other: Any) -> bool:
-        """Return whether a tensor can have this shape and another, None fitting any."""
+        """Return whether a tensor can have both shapes; None is compatible with any."""
         theirs = tuple(other)
         return len(self) == len(theirs) and all(
             a is None or b is None or a == b for a, b in zip(self, theirs, strict=True)
         )
 
     def assert_is_compatible_with(self, other: Any) -> None:
-        """Refuse a shape that no tensor of this one can have."""
+        """Raise `ValueError` for a shape that is not compatible."""
         if not self.is_compatible_with(other):
             raise ValueError(f"A tensor of shape {self} is not one of {tuple(other)}.")
 
@@ -85,11 +85,10 @@ T = TypeVar("T")
 
 
 class kept(Generic[T]):  # noqa: N801 (a decorator, as `property` is)
-    """A property that is computed when it is asked for first, and kept.
+    """A property that is computed at its first use, and stored.
 
-    As `functools.cached_property`, which takes a lock each time in Python 3.11: graphs
-    and plans have thousands of them. Two threads may compute it at once, to the same
-    result.
+    Like `functools.cached_property` without its lock, which is slow in Python 3.11:
+    graphs and plans have thousands of them. Two threads may compute the same result.
 
     >>> class Circle:
     ...     @kept
@@ -118,30 +117,30 @@ class kept(Generic[T]):  # noqa: N801 (a decorator, as `property` is)
 
 
 Case = tuple[list[np.ndarray], dict[str, Any]]
-RECORD = np.dtype(object)  # the type of what holds several arrays: a loop's results
+RECORD = np.dtype(object)  # the type of a tuple of arrays: the results of a loop
 
-# Floats of 16 bits are stored as such, computed in float32, and rounded after every op.
+# 16-bit floats are stored as such, computed in float32, and rounded after every op.
 FLOAT16, BFLOAT16 = np.dtype("float16"), np.dtype(ml_dtypes.bfloat16)
 FLOAT32 = np.dtype("float32")
-# Ops that move elements or choose among them, and never round.
+# Ops that move or select elements, and never round.
 MOVING = ("cast", "gather", "where", "stop_gradient")
 
 
 @cache
 def is_short(dtype: np.dtype) -> bool:
-    """Return whether this is a float of 16 bits."""
+    """Return whether a type is a 16-bit float."""
     return dtype in (FLOAT16, BFLOAT16)
 
 
 @cache
 def dtype_name(dtype: np.dtype) -> str:
-    """Return the name of a type; NumPy puts it together anew each time."""
+    """Return the name of a type; NumPy builds it at every call."""
     return dtype.name
 
 
 # ---- Python's operators --------------------------------------------------------------
-# The functions behind them live far above (`ganglion.ops`), which registers them here;
-# so `x + 1` means the same for values, variables and Keras tensors.
+# They call functions of `ganglion.ops`, which registers them here, so that `x + 1` has
+# the same meaning for values, variables and Keras tensors.
 
 _functions: dict[str, Callable[..., Any]] = {}
 
@@ -152,7 +151,7 @@ def register_operators(functions: dict[str, Callable[..., Any]]) -> None:
 
 
 def call_function(name: str, *args: Any, **kwargs: Any) -> Any:
-    """Call the function that is registered by this name."""
+    """Call the function that is registered under this name."""
     return _functions[name](*args, **kwargs)
 
 
@@ -190,14 +189,14 @@ class Operators:
     """Mixin: arithmetic, comparison, matrix product and indexing."""
 
     __slots__ = ()
-    __array_ufunc__: Any = None  # so that `ndarray + x` asks x, not NumPy
+    __array_ufunc__: Any = None  # so that `ndarray + x` calls x.__radd__
 
     def get_shape(self: Any) -> Sizes:
         """Return the sizes of the axes, as in TensorFlow."""
         return self.shape
 
     def set_shape(self: Any, shape: Any) -> None:
-        """Refuse sizes that the axes cannot have, as in TensorFlow."""
+        """Raise for sizes that are not compatible, as in TensorFlow."""
         Sizes(self.shape).assert_is_compatible_with(shape)
 
     __add__, __radd__ = _binary("add"), _reflected("add")
@@ -211,8 +210,7 @@ class Operators:
     __matmul__, __rmatmul__ = _binary("matmul"), _reflected("matmul")
     __lt__, __le__ = _binary("less"), _binary("less_equal")
     __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
-    # As in NumPy, so that `mask = labels == 0` means what it says. They are hashed by
-    # identity: sets and dictionaries hold them.
+    # Elementwise, as in NumPy. Values are hashed by identity for sets and dictionaries.
     __eq__, __ne__ = _comparison("equal", False), _comparison("not_equal", True)
     __hash__ = object.__hash__
     __and__, __rand__ = _binary("logical_and"), _reflected("logical_and")
@@ -235,12 +233,12 @@ class Operators:
 
 @dataclass(frozen=True, eq=False)
 class Op:
-    """One primitive: everything there is to know about it, side by side.
+    """A primitive: everything there is to know about it, in a single record.
 
-    ``infer`` maps input values and attributes to (shape, dtype) and refuses what
-    does not fit; ``meaning`` computes it in NumPy; ``gradient`` takes the node and
-    the gradient of its result and returns one gradient per input (None: no
-    gradient flows); ``domain`` draws one test case (arrays, attributes).
+    ``infer`` maps input values and attributes to (shape, dtype) and raises for
+    arguments that do not fit; ``meaning`` computes it in NumPy; ``gradient`` takes the
+    node and the gradient of its result and returns a gradient for each input (None: no
+    gradient flows); ``domain`` draws a test case (arrays, attributes).
     """
 
     name: str
@@ -251,7 +249,7 @@ class Op:
     gradient: Callable[[Node, Value], Sequence[Value | None]] | None = None
 
     def __call__(self, *inputs: Value, **attrs: Any) -> Node:
-        """Make a node: check the inputs, infer the result's shape and type."""
+        """Return a node: check the inputs, infer the result's shape and type."""
         try:
             shape, dtype = self.infer(*inputs, **attrs)
         except ShapeError as error:
@@ -263,19 +261,19 @@ class Op:
 
 
 class UnknownNumbersError(TypeError):
-    """Python code asks a traced value for numbers, which it does not have yet."""
+    """Python code needs the numbers of a traced value, which has none yet."""
 
 
 class ShapeError(ValueError):
-    """Shapes or types that do not fit; the message names the layer and the line."""
+    """Shapes or types do not fit; the message names the layer and the line."""
 
 
-_set = object.__setattr__  # of values, whose attributes are set once
+_set = object.__setattr__  # sets attributes of values, which are immutable afterwards
 
 
 @lru_cache(maxsize=4096)
 def _sizes(shape: tuple[Any, ...]) -> Sizes:
-    """Return a shape of Python's numbers; most values share one."""
+    """Return a shape of Python integers; equal shapes share an object."""
     return Sizes(map(int, shape))
 
 
@@ -286,7 +284,7 @@ class Value(Operators):
 
     shape: Shape
     dtype: np.dtype
-    _keras_mask: Any  # see `tensors.get_keras_mask`; set where there is one
+    _keras_mask: Any  # see `tensors.get_keras_mask`; set if there is a mask
 
     def __init__(self, shape: Iterable[int], dtype: Any) -> None:
         _set(self, "shape", shape if type(shape) is Sizes else _sizes(tuple(shape)))
@@ -395,17 +393,17 @@ class Input(Value):
 
 
 class Constant(Value):
-    """An array known while the graph is made."""
+    """An array that is known when the graph is built."""
 
     __slots__ = ("array",)
 
     array: np.ndarray
 
     def __init__(self, array: Any, dtype: Any = None) -> None:
-        own = np.array(array, dtype=dtype)
-        own.setflags(write=False)
-        _set(self, "array", own)
-        super().__init__(own.shape, own.dtype)
+        copy = np.array(array, dtype=dtype)
+        copy.setflags(write=False)
+        _set(self, "array", copy)
+        super().__init__(copy.shape, copy.dtype)
 
 
 next_number = itertools.count().__next__  # of a node
@@ -413,9 +411,10 @@ _NO_ATTRS: Mapping[str, Any] = MappingProxyType({})
 
 
 class _OpenNode(Value):
-    """A node whose attributes are being set: nodes are made by the thousand.
+    """A mutable node under construction.
 
-    To set each of them past the guard would take three times as long.
+    Setting the attributes of an immutable one would take three times as long, and there
+    are thousands of nodes.
     """
 
     __slots__ = ("attrs", "inputs", "number", "op", "origin")
@@ -429,11 +428,11 @@ class _OpenNode(Value):
 
 
 class Node(_OpenNode):
-    """An op applied to values; nodes are numbered in the order they are made."""
+    """An op applied to values; nodes are numbered in order of creation."""
 
     __slots__ = ()
     __setattr__ = Value.__setattr__
-    __init__ = object.__init__  # there is nothing left to set
+    __init__ = object.__init__  # `__new__` has set all attributes
 
     def __new__(
         cls,
@@ -444,7 +443,7 @@ class Node(_OpenNode):
         dtype: np.dtype,
         origin: Origin | None = None,
     ) -> Node:
-        """Make a node, without copies of what nobody else holds."""
+        """Return a node with these attributes, which are not checked."""
         node: Any = object.__new__(_OpenNode)
         node.shape = shape if type(shape) is Sizes else _sizes(tuple(shape))
         node.dtype = dtype if isinstance(dtype, np.dtype) else np.dtype(dtype)
@@ -453,15 +452,15 @@ class Node(_OpenNode):
         node.inputs = tuple(inputs)
         if not attrs:
             attrs = _NO_ATTRS
-        elif type(attrs) is not MappingProxyType:  # those of another node
+        elif type(attrs) is not MappingProxyType:  # else they are another node's
             attrs = MappingProxyType(dict(attrs))
         node.attrs = attrs
         node.origin = origins.here() if origin is None else origin
-        node.__class__ = cls  # from now on, nothing can change it
+        node.__class__ = cls  # immutable from now on
         return node
 
     def with_inputs(self, inputs: tuple[Value, ...]) -> Node:
-        """Return a node that is the same but for its inputs: nothing is checked."""
+        """Return the node with other inputs, which are not checked."""
         node: Any = object.__new__(_OpenNode)
         node.shape, node.dtype, node.op = self.shape, self.dtype, self.op
         node.number, node.inputs = next_number(), inputs
@@ -472,7 +471,7 @@ class Node(_OpenNode):
 
 @dataclass(frozen=True)
 class Graph:
-    """Named inputs, named outputs and all that lies between, in order.
+    """Named inputs, named outputs, and the nodes between them in topological order.
 
     >>> from ganglion.compiler.ir import pointwise as p
     >>> x = Input("x", (2, 3), "float32")
@@ -490,30 +489,30 @@ class Graph:
 
     @staticmethod
     def of(name: str, inputs: Iterable[Input], outputs: Mapping[str, Value]) -> Graph:
-        """Make a graph from its ends; the nodes are found and sorted."""
+        """Return the graph with these inputs and outputs."""
         nodes = tuple([v for v in toposort(outputs.values()) if isinstance(v, Node)])
         ends = MappingProxyType(dict(outputs))
         return Graph(name, tuple(inputs), ends, nodes)
 
     @kept
     def ops(self) -> frozenset[Op]:
-        """The ops of its nodes: most passes are only for some."""
+        """The ops of its nodes."""
         return frozenset(node.op for node in self.nodes)
 
     @kept
     def types(self) -> frozenset[tuple[Shape, np.dtype]]:
-        """The shapes and types of all that its nodes compute or read: they are few."""
+        """The distinct shapes and types of its nodes and their inputs."""
         values = frozenset[Value](self.nodes).union(*[n.inputs for n in self.nodes])
         return frozenset([(value.shape, value.dtype) for value in values])
 
     @property
     def has_loops(self) -> bool:
-        """Whether a node has a body, a graph of its own."""
+        """Whether a node is a loop, with a graph as its body."""
         return any(op.kind == "loop" for op in self.ops)
 
     @kept
     def host_calls(self) -> frozenset[str]:
-        """The names of the ops that run in Python, within loops as well."""
+        """The names of the ops that run in Python, including those in loops."""
         names = frozenset(op.name for op in self.ops if op.kind == "host")
         parts = [part for node in self.nodes for part in node.attrs.values()]
         bodies = [part for part in parts if isinstance(part, Graph)]
@@ -524,7 +523,7 @@ class Graph:
 
 
 def has_short_floats(graph: Graph) -> bool:
-    """Return whether a graph, or the body of a loop in it, has floats of 16 bits."""
+    """Return whether a graph, or the body of a loop in it, has 16-bit floats."""
     if any(is_short(dtype) for _, dtype in graph.types):
         return True
     bodies = [node.attrs.get("body") for node in graph.nodes] if graph.has_loops else []
@@ -532,16 +531,16 @@ def has_short_floats(graph: Graph) -> bool:
 
 
 def toposort(roots: Iterable[Value], ends: Container[Value] = ()) -> list[Value]:
-    """Return the roots and all they depend on, inputs first (iterative).
+    """Return roots and everything they depend on, inputs first (iterative).
 
-    Nothing behind the `ends` is looked at.
+    The inputs of `ends` are not visited.
     """
     order: list[Value] = []
     seen: set[Value] = set()
     stack: list[Value | None] = [*reversed([*roots])]
     while stack:
         value = stack.pop()
-        if value is None:  # the inputs of the next one are in the list by now
+        if value is None:  # the inputs of the next value are in the list
             order.append(stack.pop())  # type: ignore[arg-type]
         elif value not in seen:
             seen.add(value)
@@ -556,21 +555,21 @@ def toposort(roots: Iterable[Value], ends: Container[Value] = ()) -> list[Value]
 def evaluate(
     values: list[Value], known: Mapping[Value, np.ndarray] | None = None
 ) -> list[np.ndarray]:
-    """Compute values from constants (and ``known`` inputs), keeping nothing."""
+    """Compute values from constants and ``known`` inputs."""
     known = known or {}
     new = arrays_behind(values, known)
     return [known[value] if value in known else new[value] for value in values]
 
 
 def is_constant(value: Value) -> bool:
-    """Return whether a value depends on nothing but constants."""
+    """Return whether a value depends on constants only."""
     return all(isinstance(part, (Constant, Node)) for part in toposort([value]))
 
 
 def arrays_behind(
     values: Iterable[Value], known: Mapping[Value, np.ndarray]
 ) -> dict[Value, np.ndarray]:
-    """Return the arrays of values and of all behind them, but for what is known."""
+    """Return the arrays of values and of all their dependencies, except ``known``."""
     new: dict[Value, np.ndarray] = {}
     with np.errstate(all="ignore"):
         for value in toposort(values, ends=known):
@@ -587,7 +586,7 @@ def arrays_behind(
 
 
 def computed(node: Node, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Return what a node means for some arrays."""
+    """Return the result of a node for some arrays, by its NumPy meaning."""
     op = node.op
     if op.name in MOVING or op.kind in ("movement", "loop"):
         return np.asarray(op.meaning(*arrays, **node.attrs))
@@ -604,19 +603,19 @@ def rebuild(node: Node, inputs: tuple[Value, ...]) -> Node:
 
 
 def rewritten(graph: Graph, rule: Callable[[Node, Node], Value]) -> Graph:
-    """Return a graph with each node as a rule has it.
+    """Return a graph with every node replaced by the result of a rule.
 
-    The rule is given a node, and the same with inputs that are rewritten already.
+    The rule is given a node, and the same node with its inputs rewritten.
     """
-    new: dict[Value, Value] = {}  # of what is another one now
+    new: dict[Value, Value] = {}  # replacements of nodes
     for node in graph.nodes:
-        same = node
+        rebuilt = node
         if not new.keys().isdisjoint(node.inputs):
             inputs = [new.get(source, source) for source in node.inputs]
-            same = rebuild(node, tuple(inputs))
-        ruled = rule(node, same)
-        if ruled is not node:
-            new[node] = ruled
+            rebuilt = rebuild(node, tuple(inputs))
+        replacement = rule(node, rebuilt)
+        if replacement is not node:
+            new[node] = replacement
     if not new:
         return graph
     outputs = {name: new.get(value, value) for name, value in graph.outputs.items()}
@@ -665,16 +664,16 @@ def _with_origin(message: str) -> str:
     return f"{message} (in {where})" if where else message
 
 
-# ---- recursion without a limit -------------------------------------------------------
-# Graphs and expressions are as deep as a model is long, Python's stack is not: so
-# functions ask for results instead of calling.
+# ---- unbounded recursion -------------------------------------------------------------
+# Graphs and expressions may be deeper than Python's stack: recursive functions are
+# generators, which yield their recursive calls to a trampoline.
 
-# Yields others of its kind, is sent what they return, and returns a result.
+# Yields calls, is sent their results, and returns its own.
 Deep = Generator["Deep[Any]", Any, T]
 
 
 def finished(start: Deep[T]) -> T:
-    """Return the result of a function that yields the calls it would make.
+    """Return the result of a generator that yields its recursive calls.
 
     >>> def depth(nested):
     ...     return 1 + (yield depth(nested[0])) if nested else 0
@@ -699,15 +698,15 @@ def finished(start: Deep[T]) -> T:
     return answer
 
 
-# ---- what must hold of every graph, before and after every pass ----------------------
+# ---- the verifier --------------------------------------------------------------------
 
 
 class GraphError(Exception):
-    """A graph that breaks its own rules: a bug in Ganglion, not in the model."""
+    """A graph is malformed: a bug in Ganglion, not in the model."""
 
 
 def verify(graph: Graph) -> Graph:
-    """Return the graph if it is well formed, else raise `GraphError`."""
+    """Return the graph if it is well-formed, else raise `GraphError`."""
     names = [value.name for value in graph.inputs]
     if len(set(names)) != len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
@@ -743,17 +742,17 @@ def _verify_node(graph: Graph, number: int, node: Node, known: set[Value]) -> No
         raise refused(f"is {node.type_text}, inferred {inferred}")
 
 
-# ---- one step, as a backend gets it --------------------------------------------------
+# ---- programs ------------------------------------------------------------------------
 
 _PLAIN = (bool, int, float, str, tuple, np.dtype, np.generic, type(None))
 
 
 @dataclass(frozen=True)
 class Program:
-    """One step as a graph, and what its inputs and outputs stand for.
+    """A step as a graph, and the roles of its inputs and outputs.
 
-    Data inputs stay as they are for many steps. A state input's new value is the
-    output of the same name; one without such an output is only read. Results are
+    Data inputs are the same for many steps. The new value of a state input is the
+    output of the same name; without such an output, it is only read. Results are
     outputs that are collected step by step.
     """
 
@@ -764,10 +763,10 @@ class Program:
 
     @kept
     def structure(self) -> Hashable | None:
-        """What programs share that differ in the names of their states alone.
+        """A key that programs share which differ only in the names of their states.
 
-        None where that cannot be said: a loop has a graph of its own, and functions of
-        the host are the same only if they are.
+        None for programs with loops, whose bodies are graphs, or with host calls, whose
+        functions are compared by identity.
 
         >>> from ganglion.compiler.ir.pointwise import add
         >>> def doubled(name):
@@ -814,7 +813,7 @@ def _content(array: np.ndarray) -> Hashable:
 
 
 def _attributes(node: Node) -> str | None:
-    """Return the attributes of a node as text, None if one is more than data."""
+    """Return the attributes of a node as text, None if any is not plain data."""
     if not node.attrs:
         return ""
     if not all(isinstance(value, _PLAIN) for value in node.attrs.values()):
@@ -823,17 +822,17 @@ def _attributes(node: Node) -> str | None:
 
 
 class FixedArrays(dict[str, np.ndarray]):
-    """Arrays of a program's state that stay the same ones, as long as this exists.
+    """A mapping of contiguous state arrays that never changes.
 
-    They are contiguous. A backend that was given the mapping before knows where they
-    are: to look at every weight again would take longer than a small step itself.
+    A backend need not inspect the arrays of a mapping that it was given before, which
+    would take longer than a small step.
     """
 
     __slots__ = ("__weakref__",)
 
 
 def fixed(arrays: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-    """Return contiguous arrays as fixed ones; with any other, the mapping itself.
+    """Return `FixedArrays` if all arrays are contiguous, else the mapping itself.
 
     >>> type(fixed({"w": np.zeros((2, 3))})).__name__
     'FixedArrays'

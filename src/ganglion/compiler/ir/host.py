@@ -1,8 +1,9 @@
-"""Host calls: ops that every backend computes by their NumPy meaning, in Python.
+"""Host calls: ops that every backend runs in Python, by their NumPy meaning.
 
-For what no compiler gains from (sorting, order statistics, decompositions). Such an op
-has the kind "host". One of several results is a `RecordOp`: its node is a record, and
-`items` takes the results out of it. Gradients are written in ops, host calls or others.
+They are for algorithms that do not gain by compilation: sorting, order statistics,
+decompositions. Such an op has the kind "host". An op of several results is a
+`RecordOp`: its node is a record, and `items` extracts the results. Gradients are
+written in ops, as usual.
 
 >>> order = host_op(
 ...     "argsort", lambda x: (x.shape, np.dtype("int32")), lambda x: np.argsort(x)
@@ -100,7 +101,7 @@ def items(record: Node) -> tuple[Node, ...]:
 
 @dataclass(frozen=True, eq=False)
 class HostFunction:
-    """What a backend runs for a host call: arrays in, arrays out."""
+    """The function of a host call, from arrays to arrays."""
 
     name: str
     where: str  # the layer and line it comes from
@@ -120,7 +121,7 @@ class HostFunction:
         return HostFunction(node.op.name, str(node.origin), inputs, outputs, meaning)
 
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
-        """Return the results; what is raised says which call it was."""
+        """Return the results; a note on exceptions names the call."""
         try:
             with np.errstate(all="ignore"):
                 results = self.meaning(*arrays)
@@ -134,7 +135,7 @@ class HostFunction:
     def _checked(self, array: np.ndarray, shape: Shape, dtype: np.dtype) -> np.ndarray:
         if (array.shape, array.dtype) != (shape, dtype):
             raise TypeError(
-                f"{self.name} is to return {dtype.name}{list(shape)}, "
+                f"{self.name} should return {dtype.name}{list(shape)}, "
                 f"not {array.dtype.name}{list(array.shape)}"
             )
         return array

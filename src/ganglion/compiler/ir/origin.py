@@ -1,6 +1,6 @@
 """Where a node comes from: its layer path and the user's line of code.
 
-Every error of the compiler can then say which layer of which script it means.
+So errors of the compiler name the layer and the line of the script.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from types import FrameType
 from typing import NamedTuple
 
 _PACKAGE = os.path.join(str(Path(__file__).resolve().parents[2]), "")
-# Above them there is no line of the user's, but the command's own script, or `runpy`.
+# Frames above these are not the user's: the command's script, or `runpy`.
 _COMMAND_LINE = (_PACKAGE + "cli", _PACKAGE + "__main__")
 
 _STANDARD = tuple(
@@ -65,10 +65,10 @@ def layer_path() -> str:
 
 @contextmanager
 def inside(name: str, created: Origin = UNKNOWN) -> Iterator[None]:
-    """Mark nodes made in this block as belonging to the layer ``name``.
+    """Assign nodes that are created in this block to the layer ``name``.
 
-    A node made by user code between this block and the node keeps that line (the
-    ``call`` of a subclass); otherwise it keeps the line that created the layer.
+    The origin of a node is the user's innermost line within the block (in the ``call``
+    of a subclass), or else the line that created the layer.
     """
     path = f"{layer_path()}/{name}" if layer_path() else name
     fallback = Origin(path, created.file, created.line)
@@ -80,7 +80,7 @@ def inside(name: str, created: Origin = UNKNOWN) -> Iterator[None]:
 
 
 class like:  # noqa: N801 (used as a function; a gradient enters it for every node)
-    """Give nodes made in this block the origin of another node (for gradients)."""
+    """Give nodes that are created in this block the origin of another node."""
 
     def __init__(self, origin: Origin) -> None:
         self._entry = _Entry(origin.layer, origin, None)
@@ -93,7 +93,7 @@ class like:  # noqa: N801 (used as a function; a gradient enters it for every no
 
 
 def here() -> Origin:
-    """Return the origin of a node that is made now."""
+    """Return the origin of a node that is created now."""
     if not _stack.entries:
         return user_line()
     entry = _stack.entries[-1]
@@ -106,31 +106,31 @@ def here() -> Origin:
 
 
 def user_line(stop: FrameType | None = None) -> Origin:
-    """Return the innermost line that the user wrote, up to the frame ``stop``.
+    """Return the innermost line of user code, up to the frame ``stop``.
 
-    There is none within the command line, nor where a library calls us from a thread.
+    There is none in the command line, or if a library calls from a thread of its own.
     """
-    frame: FrameType | None = sys._getframe(2)  # those of this file are not the user's
-    passed_over = _passed_over
+    frame: FrameType | None = sys._getframe(2)  # skips the frames of this file
+    skipped = _skipped
     while frame is not None and frame is not stop:
         file = frame.f_code.co_filename
-        if file not in passed_over:
+        if file not in skipped:
             if is_users(file):
                 return Origin("", file, frame.f_lineno)
             if file.startswith(_COMMAND_LINE):
                 return UNKNOWN
-            passed_over.add(file)
+            skipped.add(file)
         frame = frame.f_back
     return UNKNOWN
 
 
-# Files that the user did not write, met so far: every node asks for a dozen of them.
-_passed_over: set[str] = set()
+# Files known not to be the user's: every node looks up about a dozen files.
+_skipped: set[str] = set()
 
 
 @cache
 def is_users(file: str) -> bool:
-    """Return whether the user wrote a file: it is neither ours nor a library's."""
+    """Return whether a file is the user's: not Ganglion's, and not a library's."""
     if file.startswith((_PACKAGE, "<frozen", *_STANDARD)):
         return False
     return not any(folder in file for folder in _INSTALLED)

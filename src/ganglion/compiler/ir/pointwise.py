@@ -1,7 +1,7 @@
-"""Pointwise primitives: one element out for one element of each input.
+"""Pointwise primitives: each element of the result depends on one of each input.
 
-All inputs of a pointwise op have one shape and one type; `broadcast` and `cast` are
-ops of their own, so that every conversion can be seen in the graph.
+All inputs of a pointwise op have the same shape and type; `broadcast` and `cast` are
+separate ops, so that every conversion is visible in the graph.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _to_bool(rule: Callable[..., Typed]) -> Callable[..., Typed]:
 
 
 def between(*ranges: tuple[float, float]) -> Callable[[np.random.Generator], Case]:
-    """Return a domain: one array per range, elements uniform in it."""
+    """Return a domain: an array per range, with uniform elements."""
 
     def draw(rng: np.random.Generator) -> Case:
         return [rng.uniform(*bounds, SAMPLE_SHAPE) for bounds in ranges], {}
@@ -75,7 +75,7 @@ def _booleans(count: int) -> Callable[[np.random.Generator], Case]:
 
 
 def _whole_numbers(high: int) -> Callable[[np.random.Generator], Case]:
-    """Draw two arrays, the second of numbers below a bound."""
+    """Return a domain: two arrays of integers, the second below a bound."""
 
     def draw(rng: np.random.Generator) -> Case:
         first = rng.integers(-100, 100, SAMPLE_SHAPE, dtype=np.int32)
@@ -129,7 +129,7 @@ def _erfc(x: np.ndarray) -> np.ndarray:
 
 
 def _gaussian(x: Value) -> Value:
-    """Return the slope of the error function."""
+    """Return the derivative of the error function."""
     return multiply(fill(2 / math.sqrt(math.pi), x), exp(negative(multiply(x, x))))
 
 
@@ -244,7 +244,7 @@ arctan2: Op = _binary(
 nextafter: Op = _binary(
     "nextafter", np.nextafter, lambda a, b, y, g: [g, fill(0, g)], rule=_floats
 )
-# Shifts are by less than the width of the type; what is beyond is for who calls.
+# Shifts must be less than the width of the type; callers handle larger ones.
 left_shift: Op = _binary(
     "left_shift", np.left_shift, rule=_integers, domain=_whole_numbers(8)
 )
@@ -270,7 +270,7 @@ def _pick_gradient(first_wins: Callable[[Value, Value], Value]) -> Any:
     return gradient
 
 
-# A tie belongs to the second input, so that relu(x) = maximum(x, 0) has slope 0 at 0.
+# A tie counts as the second input, so that relu(x) = maximum(x, 0) has slope 0 at 0.
 maximum: Op = _binary("maximum", np.maximum, _pick_gradient(lambda a, b: less(b, a)))
 minimum: Op = _binary("minimum", np.minimum, _pick_gradient(lambda a, b: less(a, b)))
 remainder: Op = _binary(

@@ -92,7 +92,7 @@ def _max_pool_back_meaning(
 ) -> np.ndarray:
     padded = pad_spatial(x, pairs, value=-np.inf)
     back = np.zeros(padded.shape, dy.dtype)
-    waiting = np.ones(y.shape, bool)  # the first maximum of a window takes it all
+    waiting = np.ones(y.shape, bool)  # until the first maximum of a window is found
     for _, span in taps(window, y.shape[1:-1], strides, _ones(window)):
         wins = waiting & (padded[span] == y)
         back[span] += np.where(wins, dy, 0)
@@ -110,7 +110,7 @@ _X, _Y = (2, 5, 4, 2), (2, 3, 4, 2)
 
 
 def _images(rng: np.random.Generator) -> np.ndarray:
-    """Draw images without ties, so that a small change moves no maximum."""
+    """Draw images without ties, so that maxima are stable."""
     return rng.permutation(int(np.prod(_X))).reshape(_X) * 0.1 - 4
 
 

@@ -1,7 +1,7 @@
 """Counter-based random numbers: Philox 4x32-10, the same bits on every backend.
 
-A random state is two 32-bit words, (seed, counter). Nothing else is remembered, so a
-run can be repeated, split over threads and resumed anywhere.
+A random state consists of two 32-bit words, a seed and a counter, so that a run can be
+repeated, divided among threads and resumed anywhere.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _WEYL = (np.uint64(0x9E3779B9), np.uint64(0xBB67AE85))
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
-_UNIFORM, _SHUFFLE = 0, 1  # second key word: keeps the uses of one seed apart
+_UNIFORM, _SHUFFLE = 0, 1  # the second word of the key: separate streams of a seed
 SHUFFLE_ROUNDS = 32
 
 
@@ -55,7 +55,7 @@ def _uniform_meaning(state: np.ndarray, shape: Shape, dtype: str) -> np.ndarray:
     counter = (blocks, zero, zero + np.uint64(state[1]), zero)
     words = philox(counter, (int(state[0]), _UNIFORM))
     bits = np.stack(words, axis=-1).reshape(-1)[:size]
-    # 24 bits fill a float32's fraction exactly; float64 gets the same numbers.
+    # A float32 holds 24 bits exactly; float64 gets the same numbers.
     return ((bits >> np.uint64(8)) * 2.0**-24).astype(dtype).reshape(shape)
 
 
@@ -80,10 +80,10 @@ def _shuffle_infer(state: Value, position: Value, rows: int) -> Typed:
 
 
 def _shuffle_meaning(state: np.ndarray, position: np.ndarray, rows: int) -> np.ndarray:
-    """Permute [0, rows) by swap-or-not: each position alone, no table, any length.
+    """Permute [0, rows) by swap-or-not: each position independently, without a table.
 
-    Round r pairs every x with (K_r - x) mod rows, and one random bit of the pair
-    decides whether both change places (Hoang, Morris and Rogaway, 2012).
+    Round r pairs every x with (K_r - x) mod rows, and a random bit of the pair decides
+    whether they are swapped (Hoang, Morris and Rogaway, 2012).
     """
     key, epoch = (int(state[0]), _SHUFFLE), np.uint64(state[1])
     rounds = np.arange(SHUFFLE_ROUNDS, dtype=np.uint64)

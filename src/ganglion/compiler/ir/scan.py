@@ -1,11 +1,11 @@
-"""A loop over time: one node with a body graph, carried state and stacked arrays.
+"""Loops over time: a node with a body graph, carried state and stacked arrays.
 
-The body is a graph of its own. Its inputs are, in this order, the carries, one slice of
-each stacked array, and what does not change from step to step; its outputs are the
-carries of the next step, named `carry0` and so on, and those that are stacked, a slice
-a step. A node has one result, so a scan's is a record of arrays, and `field` takes one.
+The inputs of the body are, in this order, the carries, a slice of each stacked array,
+and loop invariants. Its outputs are the carries of the next step, named `carry0` and so
+on, and slices of stacked results. The result of a scan is a record of arrays, from
+which `field` extracts an array.
 
-Nothing is unrolled: a graph of a thousand steps is as large as one of two.
+Loops are not unrolled: the size of a graph does not depend on the number of steps.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ganglion.compiler.ir.shaping import Typed, broadcast, reshape, transpose
 
 
 def carry_name(number: int) -> str:
-    """Return the name of the output that is a carry of the next step."""
+    """Return the name of the body's output that is a carry of the next step."""
     return f"carry{number}"
 
 
@@ -127,9 +127,10 @@ def make_scan(
 ) -> tuple[list[Value], list[Value]]:
     """Return the last carries and the stacked results of a function run step by step.
 
-    The function is given the carries and one slice of each stacked array, and returns
-    the new carries and what is stacked. What it uses from outside does not change
-    within the loop. Products of slices alone are taken out of it: all steps at once.
+    The function takes the carries and a slice of each stacked array, and returns the
+    new carries and slices of results. Values that it captures are loop invariants.
+    Contractions that depend on slices only are moved out of the loop, for all steps at
+    once.
     """
     state = [Input(f"c{i}", v.shape, v.dtype) for i, v in enumerate(carries)]
     slices = [Input(f"x{i}", v.shape[1:], v.dtype) for i, v in enumerate(stacked)]
@@ -155,7 +156,7 @@ def make_scan(
 
 
 class _Outlined:
-    """A body under construction: what leaves it, and what it takes from outside."""
+    """A body under construction, with its slices and loop invariants."""
 
     def __init__(
         self,
@@ -166,17 +167,17 @@ class _Outlined:
     ) -> None:
         self.slices, self.stacked = list(slices), list(stacked)
         self.constants: dict[Value, Input] = {}
-        self._carried: set[Value] = set(state)  # depends on a carry
+        self._carried: set[Value] = set(state)  # values that depend on a carry
         self._sliced: set[Value] = set(slices)  # on slices, and on no carry
-        self._heavy: set[Value] = set()  # has a contraction behind it
+        self._heavy: set[Value] = set()  # those that depend on a contraction
         self._all_steps = AllSteps(dict(zip(slices, stacked, strict=True)), length)
 
     def outline(self, outputs: Mapping[str, Value]) -> dict[str, Value]:
-        """Return outputs that depend on nothing but the body's inputs."""
+        """Return outputs that depend on the body's inputs only."""
         order = toposort(outputs.values())
         for value in order:
             self._classify(value)
-        # Where the body begins: what is not computed in it is an input of it.
+        # Values that are not computed in the body become inputs of it.
         begins: dict[Value, Value] = {}
         pending = list(outputs.values())
         while pending:
@@ -202,7 +203,7 @@ class _Outlined:
                 self._heavy.add(value)
 
     def _beginning(self, value: Value) -> Value:
-        """Return an input of the body in the place of a value, or the value itself."""
+        """Return the body's input for a value, or the value if it is computed there."""
         if value in self._carried:
             return value
         if value in self._sliced:
@@ -223,17 +224,19 @@ class _Outlined:
 
 
 def _repeats(value: Value) -> bool:
-    """Return whether a value is cheaper to repeat in the loop than to store."""
+    """Return whether a value is a broadcast, which is cheap to repeat in the loop."""
     if not isinstance(value, Node) or value.op is not broadcast:
         return False
     return value.size > value.inputs[0].size
 
 
-def instantiated(roots: Iterable[Value], known: Mapping[Value, Value]) -> list[Value]:
-    """Return values computed anew from others that stand in for what they depend on."""
+def instantiated(
+    roots: Iterable[Value], replacements: Mapping[Value, Value]
+) -> list[Value]:
+    """Return copies of values in which some of their inputs are replaced."""
     roots = list(roots)
-    new: dict[Value, Value] = dict(known)
-    for value in toposort(roots, ends=known):
+    new: dict[Value, Value] = dict(replacements)
+    for value in toposort(roots, ends=replacements):
         if value in new:
             continue
         new[value] = value
@@ -246,14 +249,14 @@ def instantiated(roots: Iterable[Value], known: Mapping[Value, Value]) -> list[V
 
 
 class AllSteps:
-    """Computes values of a body for all steps at once: with time as the first axis."""
+    """Computes values of a body for all steps at once, with time as the first axis."""
 
     def __init__(self, stacked: Mapping[Value, Value], length: int) -> None:
         self._known: dict[Value, Value | None] = dict(stacked)
         self._length = length
 
     def of(self, value: Value) -> Value | None:
-        """Return a value of all steps; None where an op has no rule for that."""
+        """Return a value for all steps, None if an op has no rule for that."""
         depends = _depending(value, self._known)
         for node in toposort([value], ends=self._known):
             if node not in self._known and node in depends:
@@ -286,7 +289,7 @@ class AllSteps:
 
 
 def rebuild_as(node: Node, inputs: Sequence[Value], length: int) -> Node:
-    """Return a pointwise node of all steps."""
+    """Return a pointwise node for all steps."""
     shape = (length, *node.shape)
     return Node(node.op, tuple(inputs), node.attrs, shape, node.dtype, node.origin)
 
@@ -367,35 +370,35 @@ _ALL_STEPS: dict[str, _Rule] = {
 
 
 def merge_scans(graph: Graph) -> Graph:
-    """Return a graph in which equal loops run once, and compute what is asked of them.
+    """Return a graph in which equal loops are merged, with the union of their outputs.
 
-    The gradient of a scan asks for more of its outputs: the same loop, with the same
-    body, once more. The outputs of both become those of one.
+    The gradient of a scan needs further outputs of the forward loop, and creates a copy
+    of it with these.
     """
     if not graph.has_loops:
         return graph
-    asked: dict[Any, dict[str, Value]] = {}
+    requested: dict[Any, dict[str, Value]] = {}
     for node in graph.nodes:
         if node.op is field:
-            name, value = _asked(node)
-            asked.setdefault(_key(node.inputs[0]), {})[name] = value
+            name, value = _canonical(node)
+            requested.setdefault(_key(node.inputs[0]), {})[name] = value
     merged: dict[Any, Node] = {}
 
     def rule(old: Node, new: Node) -> Value:
         if old.op is field:
-            return field(new.inputs[0], name=_asked(old)[0])
+            return field(new.inputs[0], name=_canonical(old)[0])
         if old.op is not scan:
             return new
         key = _key(old)
         if key not in merged:
-            merged[key] = _asked_for(new, asked.get(key, {}))
+            merged[key] = _with_outputs(new, requested.get(key, {}))
         return merged[key]
 
     return rewritten(graph, rule)
 
 
-def _asked(node: Node) -> tuple[str, Value]:
-    """Return the first name of the output that a field asks for, and its value."""
+def _canonical(node: Node) -> tuple[str, Value]:
+    """Return the first name of a field's output, and its value in the body."""
     record, name = node.inputs[0], node.attrs["name"]
     assert isinstance(record, Node)
     outputs = list(record.attrs["body"].outputs.items())
@@ -412,20 +415,20 @@ def _key(node: Value) -> Any:
     return node.inputs, attrs["body"].inputs, attrs["length"], attrs["reverse"]
 
 
-def _asked_for(node: Node, asked: Mapping[str, Value]) -> Node:
-    """Return a loop with no other outputs than are asked for, nor inputs it needs."""
+def _with_outputs(node: Node, requested: Mapping[str, Value]) -> Node:
+    """Return a loop with the requested outputs, and the inputs that they need."""
     attrs, body, carries = node.attrs, node.attrs["body"], node.attrs["carries"]
     names = [carry_name(number) for number in range(carries)]
     outputs = {name: body.outputs[name] for name in names}
-    outputs |= {name: asked[name] for name in sorted(set(asked) - set(names))}
+    outputs |= {name: requested[name] for name in sorted(set(requested) - set(names))}
     smaller = merge_scans(Graph.of(body.name, body.inputs, outputs))
     used = {*smaller.inputs[:carries], *toposort(smaller.outputs.values())}
-    kept = [i for i, value in enumerate(smaller.inputs) if value in used]
-    stacked = sum(carries <= i < carries + attrs["stacked"] for i in kept)
-    smaller = replace(smaller, inputs=tuple(smaller.inputs[i] for i in kept))
+    numbers = [i for i, value in enumerate(smaller.inputs) if value in used]
+    stacked = sum(carries <= i < carries + attrs["stacked"] for i in numbers)
+    smaller = replace(smaller, inputs=tuple(smaller.inputs[i] for i in numbers))
     return Node(
         scan,
-        tuple(node.inputs[i] for i in kept),
+        tuple(node.inputs[i] for i in numbers),
         {**attrs, "body": smaller, "stacked": stacked},
         (),
         RECORD,
@@ -434,7 +437,7 @@ def _asked_for(node: Node, asked: Mapping[str, Value]) -> Node:
 
 
 def with_bodies(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
-    """Return a graph whose loops have changed bodies."""
+    """Return a graph with the bodies of its loops changed."""
 
     def rule(old: Node, new: Node) -> Value:
         if old.op is not scan:

@@ -1,12 +1,12 @@
 """The gradient of a loop over time: a loop in reverse.
 
-The loop back needs values of the loop there. What is cheap to compute again from what
-is kept, is; the rest is kept, a slice a step, as further outputs of the loop there
-(`simplify` makes one loop of the two).
+The backward loop needs values of the forward loop. Cheap values are recomputed from
+others; the rest are saved, a slice per step, as further outputs of the forward loop
+(`simplify` merges the extended loop with the original).
 
-The gradient of what is constant within the loop is a sum over all steps. Where a step
-contributes a product, as it does to weights, the factors of all steps are kept and
-multiplied at once behind the loop, instead of adding up small products within it.
+The gradient of a loop invariant is a sum over all steps. If each step contributes a
+product, as it does to weights, the factors of all steps are saved and multiplied once
+behind the loop, instead of accumulating small products within it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ganglion.compiler.ir.scan import (
 from ganglion.compiler.ir.shaping import fill, is_float, reshape, splat, sum_, transpose
 
 Backpropagate = Callable[..., dict[Value, Value]]
-# Pointwise ops that cost no more than reading what they return.
+# Pointwise ops that cost more than loading their result.
 _EXPENSIVE = frozenset(
     ("exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh", "sigmoid", "erf")
 ) | {"power", "divide", "erfc", "arcsin", "arccos", "arctan", "arctan2", "cbrt"}
@@ -42,7 +42,7 @@ def scan_gradients(
 
 
 class _Reverse:
-    """The loop back under construction."""
+    """The backward loop under construction."""
 
     def __init__(
         self, node: Node, grads: Mapping[str, Value], backpropagate: Backpropagate
@@ -56,10 +56,10 @@ class _Reverse:
         self.constants = self.body.inputs[self.carries + stacked :]
         self.flowing = [i for i, c in enumerate(self.state) if is_float(c.dtype)]
         self._step_back(backpropagate)
-        self._kept = _Kept(self)
+        self._saved = _SavedValues(self)
 
     def _step_back(self, backpropagate: Backpropagate) -> None:
-        """Differentiate one step: from its outputs to its inputs."""
+        """Differentiate a step: from its outputs to its inputs."""
         outputs = self.body.outputs
         self.carry_grads = [
             Input(f"g{i}", self.state[i].shape, self.state[i].dtype)
@@ -90,41 +90,41 @@ class _Reverse:
         constants = [k for k in self.constants if k in self.step_grads]
         roots = [*(self.step_grads[x] for x in (*slices, *constants))]
         roots += [self._carry_grad(i) for i in self.flowing]
-        kept = self._kept.needed_by(roots)
+        saved = self._saved.needed_by(roots)
         stacked = [self.grads[name] for name in self.stacked_names]
-        stacked += [self._kept.all_steps(value) for value in kept]
-        later = _Sums(self.length, [self.step_grads[k] for k in constants])
+        stacked += [self._saved.all_steps(value) for value in saved]
+        sums = _Sums(self.length, [self.step_grads[k] for k in constants])
 
         def step(
             carried: Sequence[Value], received: Sequence[Value]
         ) -> tuple[list[Value], list[Value]]:
-            known = self._outside()
+            replacements = self._outside()
             count = len(self.flowing)
-            known |= zip(self.carry_grads, carried[:count], strict=True)
+            replacements |= zip(self.carry_grads, carried[:count], strict=True)
             grads = len(self.slice_grads)
-            known |= zip(self.slice_grads, received[:grads], strict=True)
-            known |= zip(kept, received[grads:], strict=True)
-            values = instantiated(roots, known)
+            replacements |= zip(self.slice_grads, received[:grads], strict=True)
+            replacements |= zip(saved, received[grads:], strict=True)
+            values = instantiated(roots, replacements)
             first = len(slices)
-            later.slices = dict(zip(received, stacked, strict=True))
-            later.split(values[first : first + len(constants)], carried[count:])
-            new = [*values[first + len(constants) :], *later.totals]
-            return new, [*values[:first], *later.factors]
+            sums.slices = dict(zip(received, stacked, strict=True))
+            sums.split(values[first : first + len(constants)], carried[count:])
+            new = [*values[first + len(constants) :], *sums.totals]
+            return new, [*values[:first], *sums.factors]
 
         carries = [self._last_grad(i) for i in self.flowing]
-        carries += [fill(0, value) for value in later.added_up]
+        carries += [fill(0, value) for value in sums.accumulated]
         reverse = not self.node.attrs["reverse"]
         last, results = make_scan(step, carries, stacked, self.length, reverse)
         by_input: dict[Value, Value] = dict(
             zip((self.state[i] for i in self.flowing), last, strict=False)
         )
         by_input |= zip(slices, results, strict=False)
-        totals = later.finish(last[len(self.flowing) :], results[len(slices) :])
+        totals = sums.finish(last[len(self.flowing) :], results[len(slices) :])
         by_input |= zip(constants, totals, strict=True)
         return [by_input.get(value) for value in self.body.inputs]
 
     def _outside(self) -> dict[Value, Value]:
-        """Return what stands for the constants of the body: the values outside."""
+        """Return the values outside of the loop for the invariants of the body."""
         inputs = self.node.inputs[len(self.body.inputs) - len(self.constants) :]
         return dict(zip(self.constants, inputs, strict=True))
 
@@ -138,8 +138,8 @@ class _Reverse:
         return fill(0, self.state[number]) if grad is None else grad
 
 
-class _Kept:
-    """Which values of the loop there the loop back reads, and where they are."""
+class _SavedValues:
+    """The values of the forward loop that the backward loop reads."""
 
     def __init__(self, back: _Reverse) -> None:
         self._back = back
@@ -150,7 +150,7 @@ class _Kept:
         self._stack: dict[Value, Value] = {}
 
     def needed_by(self, roots: Sequence[Value]) -> list[Value]:
-        """Return the values that are read back, a slice a step, to compute some."""
+        """Return the saved values from which others can be recomputed."""
         self._find_cheap()
         needed: dict[Value, None] = {}
         pending = list(reversed(toposort(roots, ends=self._forward)))
@@ -160,7 +160,7 @@ class _Kept:
             if value in seen or value not in self._forward:
                 continue
             seen.add(value)
-            if value in self._again and isinstance(value, Node):
+            if value in self._recomputed and isinstance(value, Node):
                 pending.extend(value.inputs)
             elif self._is_read_back(value):
                 needed[value] = None
@@ -172,8 +172,8 @@ class _Kept:
         return isinstance(value, Node) and splat(value) is None
 
     def _find_cheap(self) -> None:
-        """Find what is computed again: where reading takes as many bytes, or more."""
-        self._again: set[Value] = set()
+        """Find values to recompute: loading them would take as many bytes or more."""
+        self._recomputed: set[Value] = set()
         bytes_of: dict[Value, int] = {}
         for value in self._order:
             nbytes = value.size * value.dtype.itemsize
@@ -186,10 +186,10 @@ class _Kept:
                 inputs = sum(bytes_of[x] for x in set(value.inputs))
                 if inputs <= nbytes:
                     bytes_of[value] = inputs
-                    self._again.add(value)
+                    self._recomputed.add(value)
 
     def _located(self, needed: list[Value]) -> list[Value]:
-        """Find each value among the arrays of the loop, or have it kept there."""
+        """Find each value among the arrays of the loop, or save it as an output."""
         back, node = self._back, self._back.node
         stacked = node.inputs[back.carries : back.carries + len(back.slices)]
         self._stack = dict(zip(back.slices, stacked, strict=True))
@@ -203,40 +203,40 @@ class _Kept:
                 names[value] = f"kept{numbers.get(value, value_name(value))}"
                 outputs[names[value]] = value
         body = Graph.of(back.body.name, back.body.inputs, outputs)
-        there = scan(*node.inputs, **{**node.attrs, "body": body})
+        forward = scan(*node.inputs, **{**node.attrs, "body": body})
         for value in needed:
             if value not in self._stack:
-                self._stack[value] = field(there, name=names[value])
+                self._stack[value] = field(forward, name=names[value])
         return needed
 
     def all_steps(self, value: Value) -> Value:
-        """Return a value of every step."""
+        """Return the array of a value for all steps."""
         return self._stack[value]
 
 
 def value_name(value: Value) -> str:
-    """Return a name for an input of the body that its outputs do not use."""
+    """Return the name of an input of the body, "" for other values."""
     return value.name if isinstance(value, Input) else ""
 
 
 class _Sums:
-    """The gradients of constants: sums over all steps, behind the loop if possible."""
+    """The gradients of invariants: sums over all steps, behind the loop if possible."""
 
     def __init__(self, length: int, values: Sequence[Value]) -> None:
         self.length = length
-        self.slices: dict[Value, Value] = {}  # of the loop back, and all of their steps
-        self.factors: list[Value] = []  # what the loop back keeps for later
-        self.totals: list[Value] = []  # what it adds up
-        self._waits = [_is_sum(value) for value in values]
-        self.added_up = [value for value in values if not _is_sum(value)]
+        self.slices: dict[Value, Value] = {}  # of the loop, with arrays of all steps
+        self.factors: list[Value] = []  # saved by the backward loop
+        self.totals: list[Value] = []  # accumulated by it
+        self._is_deferred = [_is_sum(value) for value in values]
+        self.accumulated = [value for value in values if not _is_sum(value)]
         self._plans: list[Callable[[], Value]] = []
 
     def split(self, values: Sequence[Value], totals: Sequence[Value]) -> None:
-        """Note how each value of a step is summed, given the totals so far."""
+        """Plan how each value of a step is summed, given the totals so far."""
         running = iter(totals)
-        for value, waits in zip(values, self._waits, strict=True):
-            if waits:
-                self._plans.append(self._later(value))
+        for value, is_deferred in zip(values, self._is_deferred, strict=True):
+            if is_deferred:
+                self._plans.append(self._deferred(value))
             else:
                 number = len(self.totals)
                 self.totals.append(add(next(running), value))
@@ -254,8 +254,8 @@ class _Sums:
         self._every = dict(zip(self.factors, factors, strict=True)) | self.slices
         return [plan() for plan in self._plans]
 
-    def _later(self, value: Value) -> Callable[[], Value]:
-        if not isinstance(value, Node):  # kept from the loop there
+    def _deferred(self, value: Value) -> Callable[[], Value]:
+        if not isinstance(value, Node):  # a slice
             (slices,) = self._stacked((value,))
             return lambda: sum_(slices(), axes=(0,))
         name, inputs = value.op.name, value.inputs
@@ -271,7 +271,7 @@ class _Sums:
         if name == "scatter_add":
             updates, index = self._stacked(inputs)
             return lambda: value.op(updates(), index(), **value.attrs)
-        parts = [self._later(x) for x in inputs]  # linear: of sums instead
+        parts = [self._deferred(x) for x in inputs]  # linear ops commute with the sum
         return lambda: value.op(*(part() for part in parts), **value.attrs)
 
     def _product(self, value: Node) -> Callable[[], Value]:
@@ -296,13 +296,13 @@ class _Sums:
 
 
 def _merged(stacked: Value) -> Value:
-    """Return rows of all steps as one array of rows."""
+    """Return the rows of all steps as a single array of rows."""
     count, rows, *rest = stacked.shape
     return reshape(stacked, shape=(count * rows, *rest))
 
 
 def _is_sum(value: Value) -> bool:
-    """Return whether the sum of a value over all steps can wait for their end."""
+    """Return whether the sum of a value over all steps can be computed afterwards."""
     if not isinstance(value, Node):
         return False
     if value.op.name in ("add", "negative", "reshape", "transpose", "broadcast"):

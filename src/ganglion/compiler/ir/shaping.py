@@ -1,6 +1,6 @@
 """Broadcast, sum, reshape and transpose: ops whose gradients are each other.
 
-Everything else is built on them, so they stand below the other primitives.
+The other primitives are built on them.
 """
 
 from __future__ import annotations
@@ -28,41 +28,40 @@ Typed = tuple[Shape, np.dtype]
 
 
 @cache
-@cache
 def is_float(dtype: np.dtype) -> bool:
     """Return whether gradients flow through values of this type."""
     return dtype == BFLOAT16 or np.issubdtype(dtype, np.floating)
 
 
 def drawn(shape: Shape, /, **attrs: Any) -> Callable[[np.random.Generator], Case]:
-    """Return a domain: one array of this shape, elements in ±2, fixed attributes."""
+    """Return a domain: an array of this shape with elements in ±2, fixed attributes."""
     return lambda rng: ([rng.uniform(-2, 2, shape)], attrs)
 
 
 def fill(number: float | bool, like: Value) -> Value:
-    """Return a value of the shape and type of another, every element ``number``."""
+    """Return a value like another, with every element equal to ``number``."""
     scalar = Constant(number, like.dtype)
     return broadcast(scalar, shape=like.shape) if like.shape else scalar
 
 
 def in_rows(x: np.ndarray) -> np.ndarray:
-    """Lay an array out row by row, as one block of its own.
+    """Return an array in row-major order.
 
-    NumPy adds in an order that depends on strides, and multiplies a matrix by its own
-    transpose in another way: a meaning must depend on the elements alone.
+    NumPy's order of summation depends on strides, and it multiplies a matrix by its own
+    transpose differently: the meaning of an op must depend on elements only.
     """
     return np.asarray(x, order="C")
 
 
 def keep_axes(reduced: Value, axes: Shape, shape: Shape) -> Value:
-    """Stretch a reduced value back over the axes that were reduced away."""
+    """Broadcast a reduced value back over the reduced axes."""
     ones = tuple(1 if axis in axes else n for axis, n in enumerate(shape))
     kept = reshape(reduced, shape=ones) if ones != reduced.shape else reduced
     return broadcast(kept, shape=shape) if shape != ones else kept
 
 
 def check_axes(x: Value, axes: Shape) -> None:
-    """Refuse axes that the value does not have, or that repeat."""
+    """Raise for axes that a value does not have, or that repeat."""
     if len(set(axes)) != len(axes) or any(not 0 <= axis < x.ndim for axis in axes):
         raise ShapeError(f"axes {axes} do not fit {x.type_text}")
 
@@ -110,7 +109,7 @@ broadcast: Op = Op(
 
 
 def _sum_meaning(x: np.ndarray, axes: Shape) -> np.ndarray:
-    # Summed in float64: a long float32 sum over leading axes would lose a digit.
+    # In float64: a long float32 sum over leading axes would be less accurate.
     wide = np.float64 if is_float(x.dtype) else x.dtype
     return np.sum(in_rows(x), axis=axes, dtype=wide).astype(x.dtype)
 
@@ -160,7 +159,7 @@ transpose: Op = Op(
 
 
 def splat(value: Value) -> np.ndarray | None:
-    """Return the one number that fills a constant value, None if there is none."""
+    """Return the number that a value is filled with, None if it is not constant."""
     if isinstance(value, Node):
         if value.op is not broadcast:
             return None

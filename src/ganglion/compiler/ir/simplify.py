@@ -1,7 +1,8 @@
-"""Simplification: fold constants, drop identities, share equal work, forget the dead.
+"""Simplification: constant folding, algebraic identities, common subexpressions.
 
-One walk in order rebuilds the graph; each rule looks at one node whose inputs are
-already simple. Every rule keeps values bit for bit (except for the sign of zero).
+A single pass in topological order rebuilds the graph, without dead nodes; each rule
+sees a node whose inputs are already simplified. Rules preserve all bits of a result,
+except for the sign of zero.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ FOLD_LIMIT = 4096  # elements; larger constants cost more than computing them
 
 
 def simplify(graph: Graph) -> Graph:
-    """Return an equal graph with less to do."""
+    """Return an equivalent graph with fewer nodes."""
     verifies = config.verifies_passes()
     if verifies:
         verify(graph)
@@ -45,7 +46,7 @@ def _simplified(graph: Graph) -> Graph:
     shared: dict[Any, Value] = {}
 
     def simple(value: Value) -> Value:
-        """Return what stands for a value by now; nodes come before their readers."""
+        """Return the replacement of a value; nodes come before their readers."""
         if value not in new:
             new[value] = _share(value, shared)
         return new[value]
@@ -53,18 +54,18 @@ def _simplified(graph: Graph) -> Graph:
     for node in graph.nodes:
         inputs = tuple([new[x] if x in new else simple(x) for x in node.inputs])
         key = _key(node, inputs)
-        known = shared.get(key)
-        if known is None:
-            known = _simple(rebuild(node, inputs), key, shared)
-        new[node] = known
+        replacement = shared.get(key)
+        if replacement is None:
+            replacement = _simple(rebuild(node, inputs), key, shared)
+        new[node] = replacement
     outputs = {name: simple(value) for name, value in graph.outputs.items()}
     return Graph.of(graph.name, graph.inputs, outputs)
 
 
 def _simple(node: Node, key: Any, shared: dict[Any, Value]) -> Value:
-    """Return what stands for a node of this key, and remember it."""
-    # Of most nodes the first input is not known: nothing else is asked.
-    may_fold = node.inputs and _may_be_known(node.inputs[0])
+    """Return the replacement of a node with this key, and store it in `shared`."""
+    # The first input of most nodes is not constant, which is quick to check.
+    may_fold = node.inputs and _may_be_constant(node.inputs[0])
     folded = _fold(node) if may_fold else None
     rule = _RULES.get(node.op.name)
     reduced = rule(node) if rule and folded is None else None
@@ -73,8 +74,8 @@ def _simple(node: Node, key: Any, shared: dict[Any, Value]) -> Value:
         result = _share(folded, shared)
     elif isinstance(reduced, Node):
         other = _key(reduced, reduced.inputs)
-        known = shared.get(other)
-        result = _simple(reduced, other, shared) if known is None else known
+        equal = shared.get(other)
+        result = _simple(reduced, other, shared) if equal is None else equal
     elif reduced is not None:
         result = reduced
     shared[key] = result
@@ -82,7 +83,7 @@ def _simple(node: Node, key: Any, shared: dict[Any, Value]) -> Value:
 
 
 def _share(value: Value, shared: dict[Any, Value]) -> Value:
-    """Return the first value that computes the same thing."""
+    """Return the first equal value."""
     key: Any = value
     if isinstance(value, Node):
         key = _key(value, value.inputs)
@@ -92,7 +93,7 @@ def _share(value: Value, shared: dict[Any, Value]) -> Value:
 
 
 def _key(node: Node, inputs: tuple[Value, ...]) -> Any:
-    """Return what a node is made of: equal nodes, and only those, have equal keys."""
+    """Return a key that equal nodes, and only those, share."""
     return (node.op.name, inputs, _frozen(node.attrs) if node.attrs else ())
 
 
@@ -104,7 +105,7 @@ def _frozen(attrs: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _word(value: Any) -> Any:
-    """Return what stands for an attribute: numbers by text, as 1 and 1.0 are equal."""
+    """Return a key of an attribute, which distinguishes 1 from 1.0."""
     if type(value) is Sizes:
         return value
     if isinstance(value, Graph):
@@ -131,8 +132,8 @@ def _fold(node: Node) -> Value | None:
     return _like(node, shaping.broadcast, number, shape=node.shape)
 
 
-def _may_be_known(value: Value) -> bool:
-    """Return whether a value is a constant, or may be filled with one."""
+def _may_be_constant(value: Value) -> bool:
+    """Return whether a value is a constant, or may be a broadcast constant."""
     if isinstance(value, Node):
         return value.op is shaping.broadcast
     return isinstance(value, Constant)
@@ -143,7 +144,7 @@ def _all_constant(values: Iterable[Value]) -> bool:
 
 
 def _scalars(values: Iterable[Value]) -> list[Constant]:
-    """Return the numbers that fill some values; none if there is none for one."""
+    """Return the numbers that values are filled with; [] if any is not constant."""
     scalars = []
     for value in values:
         number = splat(value)
@@ -164,7 +165,7 @@ def _add(node: Node) -> Value | None:
 
 
 def _joined(node: Node) -> Value | None:
-    """Concatenate what is padded with zeros to stand side by side: split gates."""
+    """Return a sum of disjoint padded parts, such as gates, as a concatenation."""
     parts = _padded_parts(node)
     if len(parts) < 2:
         return None
@@ -179,7 +180,7 @@ def _joined(node: Node) -> Value | None:
             runs[-1][-1][1] + runs[-1][-1][2].shape[axis] if runs else 0,
         )
         if runs and start < end:
-            return None  # they overlap: that is a sum
+            return None  # they overlap
         if runs and start == end:
             runs[-1].append(part)
         else:
@@ -202,7 +203,7 @@ def _joined(node: Node) -> Value | None:
 
 
 def _padded_parts(value: Value) -> list[tuple[int, int, Value]]:
-    """Return axis, start and what is padded of each summand; none if one is not."""
+    """Return (axis, start, value) of each summand; [] if any is not padded."""
     parts: list[tuple[int, int, Value]] = []
     pending = [value]
     while pending:
@@ -237,7 +238,10 @@ def _divide(node: Node) -> Value | None:
 
 
 def _extreme(node: Node) -> Value | None:
-    """Put a number second, where lowering looks for it; slopes are drawn by now."""
+    """Move a constant to the right, where lowering expects it.
+
+    This happens after differentiation, which treats the operands of a tie differently.
+    """
     a, b = node.inputs
     return rebuild(node, (b, a)) if splat(a) is not None and splat(b) is None else None
 
@@ -295,7 +299,7 @@ def _transpose(node: Node) -> Value | None:
 
 
 def _concat(node: Node) -> Value | None:
-    """Concatenate at once what is concatenated in turn."""
+    """Flatten nested concatenations along the same axis."""
     axis = node.attrs["axis"]
     parts: list[Value] = []
     for x in node.inputs:
@@ -310,7 +314,7 @@ def _concat(node: Node) -> Value | None:
 
 
 def _like(node: Node, op: Op, x: Value, **attrs: Any) -> Node:
-    """Put another op in the place of a node, for the same result."""
+    """Return a node of another op, with the type and origin of a node."""
     return Node(op, (x,), attrs, node.shape, node.dtype, node.origin)
 
 

@@ -207,7 +207,7 @@ def test_spans_cover_what_any_of_them_covers():
         memory, start = rng.choice("abc"), rng.randint(0, 40)
         stop = start + rng.randint(1, 8)
         met = any(m == memory and a < stop and start < b for m, a, b in added)
-        assert spans.meets([(memory, start, stop)]) == met
+        assert spans.overlaps([(memory, start, stop)]) == met
 
 
 # ---- models within models ----------------------------------------------------------

@@ -13,7 +13,7 @@ from ganglion.compiler.cpu.tuning import CPU
 
 @pytest.fixture(autouse=True)
 def _planned_anew(monkeypatch):
-    monkeypatch.setattr(backend, "LOADED", backend.LoadedPrograms(most=0))
+    monkeypatch.setattr(backend, "LOADED", backend.LoadedPrograms(capacity=0))
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ def quiet_home(tmp_path, monkeypatch):
 
 def test_figures_are_measured_once_and_kept(tmp_path, monkeypatch):
     config.set_threads(2)
-    monkeypatch.setattr(machine, "MOST", 1e12)  # other tests are running
+    monkeypatch.setattr(machine, "MAX_BARRIER", 1e12)  # other tests are running
     measured = machine.barriers(2)
     assert list(measured) == [2]
     assert measured[2] > 0
@@ -60,7 +60,7 @@ def test_more_threads_are_taken_while_they_pay(monkeypatch):
 
     def chosen(barrier):
         monkeypatch.setattr(machine, "barrier", barrier)
-        executable._known_trials.clear()
+        executable._trials_of.clear()
         return executable._trials(16).best
 
     assert chosen(lambda count: 0.0) == 16
@@ -135,7 +135,7 @@ def test_trials_leave_results_as_they_are(monkeypatch):
     monkeypatch.setattr(tuning, "CPU", tuned)
     config.set_threads(3)
     same(ran(executable, data, state, 40), expected)
-    (trials,) = executable._known_trials.values()
+    (trials,) = executable._trials_of.values()
     assert {1, 2} <= trials.times.keys() or {2, 3} <= trials.times.keys()
     assert trials.is_decided
 

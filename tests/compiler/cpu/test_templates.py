@@ -170,7 +170,7 @@ def test_zeros_of_two_signs_have_texts_of_their_own():
 
 
 def test_functions_live_as_long_as_a_program_has_them(monkeypatch):
-    monkeypatch.setattr(jit, "KEPT_FUNCTIONS", 1)
+    monkeypatch.setattr(jit, "CACHED_FUNCTIONS", 1)
     runs = []
     for size in (20, 40):
         arrays = [np.arange(3.0 * size, dtype="float32").reshape(3, size)] * 2

@@ -21,7 +21,7 @@ from ganglion.compiler import device_arrays, reference, registry
 from ganglion.compiler.cuda import backend, code
 from ganglion.compiler.cuda import driver as cuda_driver
 from ganglion.compiler.cuda import memory as cuda_memory
-from ganglion.compiler.cuda.backend import MOST_BINDINGS
+from ganglion.compiler.cuda.backend import MAX_BINDINGS
 from ganglion.compiler.cuda.memory import Memory
 from ganglion.compiler.ir import pointwise
 from ganglion.compiler.ir.graph import Graph, Input
@@ -154,16 +154,16 @@ def test_arrays_at_a_few_places_are_recorded_once_each(training):
     program, driver, data, state = training
     program.run(data, state, 50)
     recorded = len(driver.of("graph"))
-    others = [{n: a.copy() for n, a in state.items()} for _ in range(MOST_BINDINGS)]
+    others = [{n: a.copy() for n, a in state.items()} for _ in range(MAX_BINDINGS)]
     for _ in range(2):
         for arrays in (state, *others[1:]):
             program.run(data, arrays, 50)
-    assert len(driver.of("graph")) == MOST_BINDINGS * recorded
+    assert len(driver.of("graph")) == MAX_BINDINGS * recorded
     assert not driver.of("forget")
     program.run(data, others[0], 50)  # one too many: the first place is let go
     assert len(driver.of("forget")) == recorded
     program.run(data, others[1], 50)
-    assert len(driver.of("graph")) == (MOST_BINDINGS + 1) * recorded
+    assert len(driver.of("graph")) == (MAX_BINDINGS + 1) * recorded
 
 
 def test_fits_on_the_same_data_record_nothing_anew(driver):

@@ -14,7 +14,6 @@ import os
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ import numpy as np
 
 from ganglion import config, files
 from ganglion.compiler.plan.kernels import Buffer, Kernel
+from ganglion.system.records import record
 
 LIMIT = 500_000_000  # bytes, beyond which the least recently used entries are removed
 _DIGEST = 32
@@ -31,7 +31,7 @@ _CHECK_EVERY = LIMIT // 20  # bytes written: listing the folder is slow
 _unchecked: int | None = None  # bytes written since the size was last checked
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Contents:
     """The folder of the cache, and the number and size of its entries."""
 

@@ -7,7 +7,7 @@ dump` and GANGLION_VERIFY=1 run a verifier after every pass; it is slow otherwis
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeVar
 
 from ganglion import config
@@ -18,6 +18,7 @@ from ganglion.compiler.plan import plan as plans
 from ganglion.compiler.plan.kernels import Kernel
 from ganglion.compiler.plan.plan import Plan
 from ganglion.compiler.plan.time_loop import TimeLoop
+from ganglion.system.records import record
 
 K = TypeVar("K", bound=Kernel)
 
@@ -26,7 +27,7 @@ def _always(thing: Any) -> bool:
     return True
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Pass:
     """A pass of a pipeline: from a stage to the next, if it applies."""
 
@@ -105,7 +106,7 @@ VERIFIERS: Mapping[type, Callable[[Any], object]] = {
 }
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Pipeline:
     """The passes of a target in order, and the verifiers of its stages."""
 

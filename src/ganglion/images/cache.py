@@ -15,7 +15,6 @@ import tokenize
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,6 +22,7 @@ import numpy as np
 
 from ganglion import config, files
 from ganglion.images.decoding import Form
+from ganglion.system.records import record
 
 VERSION = 2
 LARGEST_IN_MEMORY = (
@@ -33,7 +33,7 @@ _PIXELS, _INDEX = "pixels.npy", "index.json"
 _CHUNK = 1024  # rows copied at a time
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Decoded:
     """The pixels of those files that could be read; why the others could not."""
 

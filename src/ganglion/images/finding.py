@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from ganglion.random import shuffled
+from ganglion.system.records import record
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif")
 WHOLE, TRAIN, VALIDATION, TEST = "all", "train", "validation", "test"
@@ -29,7 +29,7 @@ class ImagesError(ValueError):
     """A folder that cannot be trained on; says why, and what to do."""
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Part:
     """Files with the number of the class of each."""
 
@@ -37,7 +37,7 @@ class Part:
     labels: np.ndarray
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Listing:
     """What was found: one part ("all"), or those that the folders say."""
 

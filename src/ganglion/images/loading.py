@@ -8,7 +8,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +27,7 @@ from ganglion.images.finding import (
     find,
     stratified,
 )
+from ganglion.system.records import record
 
 Watch = Callable[[int, int], None]  # images done, of how many
 SIZES = (32, 48, 64, 96, 128)
@@ -38,7 +38,7 @@ MOST_PIXELS_AT_ONCE = 400_000  # a large network holds a few kB of each
 _GREY = ("L", "LA", "1", "I", "I;16", "I;16B", "I;16L")
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Images:
     """Some images with the class of each, and the files they are from."""
 
@@ -50,7 +50,7 @@ class Images:
         return len(self.files)
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class ImageFolder:
     """A folder of images, decoded and split; parts that are not asked for are None."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import string
-from dataclasses import dataclass
 from typing import Any
 
 from ganglion import ops
@@ -15,6 +14,7 @@ from ganglion.layers.base import InputSpec, activated
 from ganglion.layers.lora import adapted
 from ganglion.layers.quantized import Quantizable
 from ganglion.serialization import export
+from ganglion.system.records import record
 
 __all__ = ["EinsumDense"]
 
@@ -198,7 +198,7 @@ def _as_shape(value: Any) -> Shape:
     return sizes
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class _Shapes:
     """What follows from an equation and the shape of the inputs."""
 

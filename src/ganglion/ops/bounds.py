@@ -7,17 +7,16 @@ Indices that a compiled step computes itself read NaN from outside of a table.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ganglion.compiler.ir import origin
 from ganglion.compiler.ir.graph import Constant, Input, Node, Value, evaluate
 from ganglion.symbolic import unknown_size
+from ganglion.system.records import record
 from ganglion.variables import current_scope
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Limit:
     """A range in which whole numbers must lie, and what reads them."""
 

@@ -7,7 +7,6 @@ on its coordinates: one loop computes the result and nothing in between is store
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from ganglion.compiler.ir.graph import Value
 from ganglion.ops.dispatch import astype, op
 from ganglion.ops.numpy import add, clip, floor, less_equal, logical_and, mod, where
 from ganglion.ops.shapes import reshape
+from ganglion.system.records import record
 from ganglion.variables import read
 
 __all__: list[str] = []
@@ -25,7 +25,7 @@ FILL_MODES = ("reflect", "wrap", "constant", "nearest")
 INTERPOLATIONS = ("nearest", "bilinear")
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Filling:
     """What lies outside of an image.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from ganglion.compiler.ir.shaping import is_float
 from ganglion.layers.preprocessing.words import as_text_array, is_text
 from ganglion.ops.bounds import Limit
 from ganglion.system.prefetch import ahead_if_slow
+from ganglion.system.records import record
 from ganglion.training.compile_utils import Outputs, get_loss, is_structured
 from ganglion.training.host_rows import MOST_BYTES, RowBatches, split_row
 from ganglion.training.lazy_rows import LazyRows, as_lazy
@@ -163,7 +163,7 @@ class Batch(NamedTuple):
         )
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class ColumnLimit:
     """A range for the numbers of a column, or for a part of them."""
 

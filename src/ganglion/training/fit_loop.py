@@ -8,13 +8,13 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ganglion import config
 from ganglion.callbacks import CallbackList
+from ganglion.system.records import record
 from ganglion.training import data_adapters
 from ganglion.training.data_adapters import Source, Table, count
 from ganglion.training.run_ahead import RunAhead
@@ -134,7 +134,7 @@ class Interrupt:
 # ---- supervision -------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Supervisor:
     """Controls every `fit` of a thread, as `fit_many` does."""
 
@@ -208,7 +208,7 @@ def checked_frequency(value: Any) -> int | Collection[int]:
     return epochs
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Validation:
     """The data of validation, how to evaluate it, and after which epochs."""
 
@@ -235,7 +235,7 @@ def _prefixed(logs: Logs) -> Logs:
     return {f"val_{name}": value for name, value in logs.items()}
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class FitLoop:
     """A model, its data and its callbacks, for the time of one `fit`."""
 

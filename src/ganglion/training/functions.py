@@ -14,7 +14,6 @@ import types
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from ganglion import config, symbolic, tensors, tree
 from ganglion.compiler import registry
 from ganglion.compiler.ir.graph import Input, UnknownNumbersError, Value
 from ganglion.system import uncompiled
+from ganglion.system.records import record
 from ganglion.system.terminal import tell_once
 from ganglion.tensors import as_tensor
 from ganglion.training.tracing import Step, program_of, state_arrays, uncollected
@@ -88,7 +88,7 @@ def functions_run_eagerly() -> bool:
     return _eagerly.chosen
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class _Trace:
     step: Step
     executable: registry.Executable
@@ -250,7 +250,7 @@ def _run(trace: _Trace, arrays: list[np.ndarray | None]) -> Any:
 # ---- arguments and results -----------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class _Output:
     name: str
 

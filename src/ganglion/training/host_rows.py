@@ -6,18 +6,19 @@ differs from batch to batch, each batch is computed by itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ganglion import tree
 from ganglion.random import shuffled
+from ganglion.system.records import record
 
 MOST_BYTES = 256 << 20  # of the numbers of a table that is computed at once
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class RowBatches:
     """Arrays as batches of their rows, in order or shuffled.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ganglion import keras2, ops, tree
 from ganglion.callbacks import History
+from ganglion.system.records import record
 from ganglion.training.step_methods import StepMethods
 from ganglion.training.trainer import Trainer, without_workers
 
@@ -75,7 +75,7 @@ class OldMethods(StepMethods):
         return self.predict(generator, **without_workers(kwargs))
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class _MetricsOfCompile:
     """The metrics of a model's `compile`, as scripts for Keras 2 update them."""
 

@@ -10,12 +10,12 @@ exact class; any other layer that sees such a step ends the proof.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ganglion import layers, losses, tree
 from ganglion.losses.base import Loss, LossFunctionWrapper
 from ganglion.metrics.base import MeanMetricWrapper
+from ganglion.system.records import record
 from ganglion.training.compile_utils import Outputs, get_loss, get_metric, is_structured
 
 KEEPS, DROPS = "keeps", "drops"  # whether the outputs of a layer still have the steps
@@ -38,7 +38,7 @@ class _SeenError(Exception):
     """A result may depend on the padding."""
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class PaddingRule:
     """The number to pad each input with (None: no steps), and which outputs have steps.
 

@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from ganglion import config, random, tree
 from ganglion.compiler import registry
 from ganglion.compiler.ir.graph import Constant, Graph, Input, Program, Value
 from ganglion.symbolic import KerasTensor
+from ganglion.system.records import record
 from ganglion.training.compile_utils import Outputs, is_structured
 from ganglion.training.data_adapters import Batch, Signature
 from ganglion.training.structure import PLAIN, Structure, UnknownCodeError
@@ -79,7 +80,7 @@ class SharedVariableError(ValueError):
 # ---- the steps that models share -----------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class _Trace:
     """A step without its variables, and their positions in a structure.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from ganglion.system.records import record
 from ganglion.variables import Variable, draw_seed
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def is_own(model: Any, kind: str) -> bool:
 # ---- the state of a run ----------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False, guarded=True)
 class Cursor:
     """The position of a run in its data; steps advance it in place.
 

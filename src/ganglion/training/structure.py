@@ -18,13 +18,13 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import is_, itemgetter
 from typing import Any
 
 import numpy as np
 
 from ganglion.random import SeedGenerator
+from ganglion.system.records import record
 from ganglion.variables import Variable
 
 # Attributes that no step depends on: names, and what an object remembers.
@@ -67,7 +67,7 @@ class Key:
         return isinstance(other, Key) and self._tokens == other._tokens
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Structure:
     """A key of all that the steps of a model depend on, and its variables in order."""
 
@@ -273,7 +273,7 @@ def _getter(keys: Sequence[Any]) -> Getter:
 # ---- walks ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class _Entry:
     """One object of a walk."""
 

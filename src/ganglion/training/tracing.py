@@ -13,7 +13,7 @@ import inspect
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
@@ -36,6 +36,7 @@ from ganglion.compiler.ir.pointwise import add
 from ganglion.compiler.ir.simplify import simplify
 from ganglion.hyperparameters import lifted
 from ganglion.ops.bounds import Limit
+from ganglion.system.records import record
 from ganglion.tensors import get_keras_mask, set_keras_mask
 from ganglion.training.data_adapters import PADDING, Batch, ColumnLimit, Signature
 from ganglion.training.state import TrainableModel
@@ -67,7 +68,7 @@ class _Uncollected:
 uncollected = _Uncollected()
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Step:
     """A program, the variables behind its state, and the structure of its results."""
 
@@ -123,7 +124,7 @@ class Step:
         return tree.pack(self.outputs, results)
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class LateResult:
     """A result that is computed from the variables after a step.
 
@@ -362,7 +363,7 @@ def program_of(
 # sliced and reordered, types changed) is checked on the column, for all rows at once.
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class _Origin:
     """A column, and how the numbers of a value come from it."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,13 @@ import numpy as np
 from ganglion.config import closest
 from ganglion.images.finding import check_case
 from ganglion.progress import print_message
+from ganglion.system.records import record
 
 LABEL_MODES = ("int", "categorical", "binary")
 SUBSETS = ("training", "validation", "both")
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class FileKind:
     """What kind of files a folder is searched for.
 
@@ -37,7 +37,7 @@ class FileKind:
     error: type[ValueError] = ValueError
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Listing:
     """Files of a folder, with the numbers and names of their classes, if any."""
 

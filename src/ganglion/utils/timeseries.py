@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ganglion.system.records import record
 from ganglion.utils.row_dataset import RowDataset
 
 _IN_MEMORY = 256 << 20  # bytes of windows that `fit` gets as rows, not as batches
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Windows:
     """Windows of a series, which is not copied until some of them are asked for."""
 

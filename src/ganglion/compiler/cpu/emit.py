@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -73,7 +73,6 @@ from ganglion.compiler.plan.kernels import (
     Shuffled,
     Uniform,
     View,
-    record,
 )
 from ganglion.compiler.plan.plan import Plan
 from ganglion.compiler.plan.scan_scatter import PoolBack, Scan, Scatter
@@ -87,11 +86,12 @@ from ganglion.compiler.plan.winograd import (
     WinogradSpread,
     WinogradWeights,
 )
+from ganglion.system.records import record
 
 Key = tuple[Any, ...]
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class LoopTemplate:
     """A loop whose sizes are parameters."""
 
@@ -453,7 +453,7 @@ def emit_plan(plan: Plan) -> tuple[dict[str, str], list[Record]]:
     return modules, records
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Signature:
     """How a function is called for a form."""
 

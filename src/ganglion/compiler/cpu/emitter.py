@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -41,6 +40,7 @@ from ganglion.compiler.plan.kernels import (
     View,
     walk,
 )
+from ganglion.system.records import record
 
 Range = tuple[Position, Position]
 Result = TypeVar("Result")
@@ -53,7 +53,7 @@ def shared_ranges(shape: Sequence[int]) -> list[Range]:
     return [*first, *((0, size) for size in shape[1:])]
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Emitted:
     """A kernel's text, the buffers it is called with, and its parallelism."""
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from operator import mul
 
@@ -26,6 +25,7 @@ import numpy as np
 from ganglion.compiler.cpu.text import F32, F64, I32, Maths, Val, lanes, llvm_type
 from ganglion.compiler.ir.graph import BFLOAT16, FLOAT16, is_short
 from ganglion.compiler.ir.random import SHUFFLE_ROUNDS
+from ganglion.system.records import record
 
 _SAME_SIZE = {"float32": "int32", "float64": "int64", "int32": "float32"}
 _SAME_SIZE["int64"] = "float64"
@@ -47,7 +47,7 @@ def _instruction(
     return _operator(lambda m, a, b: m.binary(names[a.dtype.kind], a, b))
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False, guarded=True)
 class Term:
     """A value in a formula, whose operators emit LLVM IR.
 

@@ -16,7 +16,6 @@ import threading
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from string import Template
@@ -27,6 +26,7 @@ from ganglion.compiler import cache as code_cache
 from ganglion.compiler.cpu.emit import Form, Record, Signature, emit_form, form_of
 from ganglion.compiler.cpu.plan import CpuPlan
 from ganglion.compiler.cpu.text import Parameter
+from ganglion.system.records import record
 
 # Levels of x86-64, each with features that imply it.
 _LEVELS: dict[str, tuple[str, ...]] = {
@@ -39,7 +39,7 @@ _LEVELS: dict[str, tuple[str, ...]] = {
 PASSES = 3
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Target:
     """A processor by LLVM's names; an empty triple is that of this system."""
 
@@ -246,7 +246,7 @@ Entry = tuple[Signature, bytes]  # a function's signature and machine code
 CACHED_FUNCTIONS = 4096  # that stay loaded although no program uses them
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Function:
     """A function that is loaded for as long as this object lives."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,10 +13,11 @@ import numpy as np
 from ganglion.compiler.cpu import tuning
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.graph import kept
-from ganglion.compiler.plan.kernels import Buffer, Footprint, Kernel, Loop, record
+from ganglion.compiler.plan.kernels import Buffer, Footprint, Kernel, Loop
 from ganglion.compiler.plan.lowering import thread_split
 from ganglion.compiler.plan.plan import Plan, packed, rounded
 from ganglion.compiler.plan.printer import show
+from ganglion.system.records import record
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 
@@ -72,7 +73,7 @@ class Segment:
         return (extent * self.step + self.units // 2) // self.units
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class CpuPlan(Plan):
     """A plan, with how threads run it."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeGuard
 
 import numpy as np
@@ -26,11 +26,11 @@ from ganglion.compiler.plan.kernels import (
     chained,
     mapped,
     moved,
-    record,
     row_major,
     walk,
 )
 from ganglion.compiler.plan.scan_scatter import PoolBack
+from ganglion.system.records import record
 
 # ---- masks ---------------------------------------------------------------------------
 # The gradient of a ReLU before a pool is masked at the pool's result.
@@ -121,7 +121,7 @@ def _readers(kernels: list[Kernel], pool: PoolBack) -> dict[Kernel, Kernel]:
     return readers
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class _Reader:
     """A loop that reads each element of a pool's gradient once."""
 

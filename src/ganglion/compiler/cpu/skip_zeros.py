@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -36,9 +36,9 @@ from ganglion.compiler.plan.kernels import (
     Memory,
     NonzeroIndices,
     View,
-    record,
     walk,
 )
+from ganglion.system.records import record
 
 WORD, LOADED = 64, 57  # bits of a word, and of an unaligned load that are valid
 _INDEX, _BYTE = np.dtype("int32"), np.dtype("uint8")
@@ -149,7 +149,7 @@ class NonzeroBits(Kernel):
         return f"for {source.size} elements: {bits!r} = where {source!r} is not zero"
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Word:
     """The inner indices of a tile of rows whose bits are combined in a word.
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+
+from ganglion.system.records import record
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class CpuTuning:
     """The tuning constants of the CPU backend; times are in nanoseconds."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import NamedTuple
 
@@ -28,12 +27,13 @@ from ganglion.compiler.plan.winograd import (
     panels,
     weight_rows,
 )
+from ganglion.system.records import record
 
 Pixel = Callable[[int, int], Val]
 Where = tuple[str, str, str]  # image, row and column of a tile
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Window:
     """Pixels of images that belong to a tile, and what stands in for missing ones."""
 

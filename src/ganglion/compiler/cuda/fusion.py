@@ -35,11 +35,11 @@ from ganglion.compiler.plan.kernels import (
     Loop,
     Shape,
     View,
-    record,
     row_major,
     walk,
 )
 from ganglion.compiler.plan.scan_scatter import PoolBack
+from ganglion.system.records import record
 
 Stored = tuple[tuple[Expr, View], ...]
 

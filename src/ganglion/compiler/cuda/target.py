@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ganglion.system.records import record
+
 TENSOR_CORES = 80  # compute capability from which tf32 and bf16 exist
 # Kilobytes of shared memory per block and per multiprocessor, if there is no driver.
 _SHARED = {75: (64, 64), 80: (163, 164), 87: (163, 164)} | dict.fromkeys(
@@ -63,7 +65,7 @@ class GpuSpec:
         return min(max(self.shared_per_processor // (shared + 1024), 1), 2)
 
 
-@dataclass
+@record
 class GpuTuning:
     """Measured thresholds and costs, named for what they decide."""
 

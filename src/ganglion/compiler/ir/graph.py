@@ -21,7 +21,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar, overload
@@ -31,6 +31,7 @@ import numpy as np
 
 from ganglion.compiler.ir import origin as origins
 from ganglion.compiler.ir.origin import Origin
+from ganglion.system.records import record
 
 Shape = tuple[int, ...]
 
@@ -231,7 +232,7 @@ class Operators:
 # ---- values and nodes ----------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False, guarded=True)
 class Op:
     """A primitive: everything there is to know about it, in a single record.
 
@@ -469,7 +470,7 @@ class Node(_OpenNode):
         return node
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Graph:
     """Named inputs, named outputs, and the nodes between them in topological order.
 
@@ -747,7 +748,7 @@ def _verify_node(graph: Graph, number: int, node: Node, known: set[Value]) -> No
 _PLAIN = (bool, int, float, str, tuple, np.dtype, np.generic, type(None))
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Program:
     """A step as a graph, and the roles of its inputs and outputs.
 

@@ -13,7 +13,7 @@ written in ops, as usual.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from ganglion.compiler.ir.graph import (
     ShapeError,
     Value,
 )
+from ganglion.system.records import record
 
 Typed = tuple[Shape, np.dtype]
 KIND = "host"
@@ -43,7 +44,7 @@ def host_op(
     return Op(name, KIND, infer, meaning, domain, gradient)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record(eq=False, guarded=True)
 class RecordOp(Op):
     """An op of several results that runs on the host.
 
@@ -99,7 +100,7 @@ def items(record: Node) -> tuple[Node, ...]:
     return tuple(item(record, number=number) for number in range(count))
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False, guarded=True)
 class HostFunction:
     """The function of a host call, from arrays to arrays."""
 

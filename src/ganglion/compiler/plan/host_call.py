@@ -6,8 +6,9 @@ import numpy as np
 
 from ganglion.compiler.ir.graph import RECORD, Node
 from ganglion.compiler.ir.host import HostFunction, result_types
-from ganglion.compiler.plan.kernels import CALL, Buffer, Kernel, Memory, record
+from ganglion.compiler.plan.kernels import CALL, Buffer, Kernel, Memory
 from ganglion.compiler.plan.lowering import Lowering
+from ganglion.system.records import record
 
 
 @record(eq=False)

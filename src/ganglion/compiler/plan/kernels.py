@@ -10,10 +10,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, reduce
 from operator import is_
-from typing import Any, ClassVar, TypeVar, dataclass_transform, overload
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -23,8 +23,8 @@ from ganglion.compiler.ir.graph import BFLOAT16, kept
 from ganglion.compiler.ir.host import HostFunction
 from ganglion.compiler.ir.shaping import is_float
 from ganglion.compiler.ir.table import OPS
+from ganglion.system.records import record
 
-T = TypeVar("T")
 Shape = tuple[int, ...]
 BufferKey = tuple[str, str]  # kind and name
 Move = Callable[[Shape, int], tuple[Shape, int]]  # of strides and an offset
@@ -35,21 +35,6 @@ ELEMENT, FUNCTION, DRAW, SHUFFLE = 0.04, 0.7, 4.0, 60.0
 FUNCTIONS = {"exp", "log", "tanh", "sigmoid", "erf", "power", "log1p", "expm1"}
 FUNCTIONS |= {"sin", "cos", "divide", "sqrt", "erfc", "arcsin", "arccos", "arctan"}
 FUNCTIONS |= {"arctan2", "cbrt", "nextafter"}
-
-
-@overload
-def record(cls: type[T]) -> type[T]: ...
-@overload
-def record(*, eq: bool) -> Callable[[type[T]], type[T]]: ...
-@dataclass_transform(frozen_default=True)
-def record(cls: Any = None, *, eq: bool = True) -> Any:
-    """Make a class a record that is frozen for type checkers only.
-
-    A plan has thousands of records, and creating a frozen dataclass takes three times
-    as long.
-    """
-    as_record = dataclass(eq=eq, unsafe_hash=eq)
-    return as_record if cls is None else as_record(cls)
 
 
 @record(eq=False)

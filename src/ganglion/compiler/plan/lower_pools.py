@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -28,6 +27,7 @@ from ganglion.compiler.plan.kernels import (
 from ganglion.compiler.plan.lower_copies import copy_into, padded_images
 from ganglion.compiler.plan.lowering import AffineIndex, Lowering, Pairs
 from ganglion.compiler.plan.scan_scatter import PoolBack
+from ganglion.system.records import record
 
 BOOL = np.dtype("bool")
 FEW_TAPS = 4  # of a window that is unrolled
@@ -245,7 +245,7 @@ def _is(value: Value, op: Op) -> TypeGuard[Node]:
 # element is the sum over a window of that array.
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class _WindowAxis:
     """An axis of the images: its windows, and their layout."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, reduce
 from itertools import chain
 from typing import Any
@@ -54,6 +54,7 @@ from ganglion.compiler.plan.kernels import (
 )
 from ganglion.compiler.plan.plan import Plan
 from ganglion.compiler.plan.scan_scatter import Scan
+from ganglion.system.records import record
 
 # An index of a value as a function of the loop's axes: coefficients and a constant.
 AffineIndex = tuple[Shape, int]
@@ -83,7 +84,7 @@ def never_packed(_: Contract) -> None:
     """Return no buffer for packed blocks of a product."""
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Preferences:
     """What a target requires of lowering."""
 

@@ -8,10 +8,10 @@ inputs: zeros inserted between inputs would multiply the work along the axis by 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ganglion.system.records import record
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Phase:
     """The pixels of an axis that meet taps `first`, `first` + stride, and so on."""
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from bisect import insort
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ganglion.compiler.plan.kernels import Buffer, BufferKey, Expr, Kernel, walk
+from ganglion.system.records import record
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Plan:
     """Kernels in order, and the buffers they work on; targets add what they need."""
 

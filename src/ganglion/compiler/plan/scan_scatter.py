@@ -15,11 +15,11 @@ from ganglion.compiler.plan.kernels import (
     Memory,
     Shape,
     View,
-    record,
     sources,
     touched_by,
     walk,
 )
+from ganglion.system.records import record
 
 
 @record(eq=False)

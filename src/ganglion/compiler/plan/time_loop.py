@@ -15,8 +15,8 @@ from ganglion.compiler.plan.kernels import (
     Kernel,
     Loop,
     Memory,
-    record,
 )
+from ganglion.system.records import record
 
 
 @record

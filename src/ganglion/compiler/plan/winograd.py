@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -30,8 +30,8 @@ from ganglion.compiler.plan.kernels import (
     Memory,
     Shape,
     View,
-    record,
 )
+from ganglion.system.records import record
 
 LANES, NARROW = 16, 8  # channels are padded to the narrow vector, cut into wide ones
 FLOAT = np.dtype("float32")
@@ -47,7 +47,7 @@ POINTS = (0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5)
 SPANS = (6, 8)  # inputs of a tile along an axis: one more than points, infinity too
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False, guarded=True)
 class Matrices:
     """What takes inputs and weights to the points of a tile, and products back."""
 
@@ -120,7 +120,7 @@ def weight_rows(channels: int) -> int:
     return channels + 1
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Tiling:
     """How a convolution is cut: pieces into blocks, blocks into tiles of outputs.
 
@@ -207,7 +207,7 @@ def scratch_elements(tiling: Tiling, channels: int, out: int) -> int:
 # ---- planes ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Plane:
     """Images as tiles see them: those of a phase, with zeros around them."""
 
@@ -282,7 +282,7 @@ _PLAIN: dict[str, Any] = {
 # ---- kernels -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Taps:
     """The part of a kernel that a plane meets: as many taps as Winograd's, or fewer.
 

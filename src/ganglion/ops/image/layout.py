@@ -6,7 +6,6 @@ that, and the layout it returns brings the result back.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from ganglion.ops.numpy import (
     round,  # noqa: A004
 )
 from ganglion.ops.shapes import expand_dims, moveaxis, squeeze
+from ganglion.system.records import record
 
 
 def check_rank(shape: tuple[Any, ...], name: str = "images") -> None:
@@ -31,7 +31,7 @@ def check_rank(shape: tuple[Any, ...], name: str = "images") -> None:
         )
 
 
-@dataclass(frozen=True)
+@record(guarded=True)
 class Layout:
     """What `opened` did to images."""
 

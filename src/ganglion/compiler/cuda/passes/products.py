@@ -49,7 +49,6 @@ from ganglion.compiler.plan.kernels import (
     View,
     chained,
     fixed,
-    record,
     rewrite,
     row_major,
     sources,
@@ -58,6 +57,7 @@ from ganglion.compiler.plan.kernels import (
 from ganglion.compiler.plan.passes.loops import collapse
 from ganglion.compiler.plan.plan import Uses, map_buffers, read_by, written_by
 from ganglion.compiler.plan.scan_scatter import PoolBack
+from ganglion.system.records import record
 
 
 @dataclass(frozen=True)

@@ -124,6 +124,30 @@ def hard_sigmoid(x: Any) -> Any:
 swish, hard_swish = silu, hard_silu
 
 
+_ELEMENTWISE = (
+    None,
+    linear,
+    relu,
+    leaky_relu,
+    sigmoid,
+    tanh,
+    gelu,
+    elu,
+    selu,
+    silu,
+    softplus,
+)
+
+
+def is_elementwise(function: Any) -> bool:
+    """Return whether this is a built-in activation that keeps shapes and float types.
+
+    >>> is_elementwise(relu), is_elementwise(glu), is_elementwise(lambda x: x)
+    (True, False, False)
+    """
+    return any(function is known for known in _ELEMENTWISE)
+
+
 def get(identifier: Any) -> Any:
     """Return the activation that a name or function means; None is `linear`.
 

@@ -53,6 +53,9 @@ class ReLU(Layer):
         self.threshold = _not_negative(threshold, "threshold")
         self.supports_masking = True
 
+    def _follows_shape_rule(self) -> bool:
+        return True
+
     def call(self, inputs: Any) -> Any:
         return activations.relu(
             inputs, self.negative_slope, self.max_value, self.threshold
@@ -86,6 +89,9 @@ class LeakyReLU(Layer):
             negative_slope, "negative_slope", "value of a Leaky ReLU layer"
         )
         self.supports_masking = True
+
+    def _follows_shape_rule(self) -> bool:
+        return True
 
     def call(self, inputs: Any) -> Any:
         return activations.leaky_relu(inputs, float(self.negative_slope))

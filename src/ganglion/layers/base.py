@@ -421,12 +421,39 @@ class Layer(WeightHolder):
     def _outputs_for(self, args: Any, kwargs: dict[str, Any]) -> Any:
         """Return the outputs by the class's own rule of shapes, else by tracing."""
         if not is_own(self, "compute_output_shape"):
-            return self._infer(args, kwargs)
+            known = self._outputs_by_rule(args, kwargs)
+            return self._infer(args, kwargs) if known is None else known
         if type(self).build is Layer.build and not all(
             layer.built for layer in self._layers_below()
         ):
             self._infer(args, kwargs)  # builds the layers below
         return outputs_by_shape(self, args, kwargs)
+
+    def _follows_shape_rule(self) -> bool:
+        """Return whether a trace for floats would tell no more than the shape rule.
+
+        The outputs have the type that the layer computes in, if the inputs have it.
+        """
+        return False
+
+    def _outputs_by_rule(self, args: Any, kwargs: Any) -> KerasTensor | None:
+        """Return the output if it is known without a trace, else None."""
+        if kwargs or len(args) != 1 or not is_ours(type(self)):
+            return None
+        (x,) = args
+        if not symbolic.is_symbolic(x) or x.sparse or x.ragged:
+            return None
+        if x.dtype != self.compute_dtype or not is_float_dtype(x.dtype):
+            return None
+        if tensors.get_keras_mask(x) is not None:
+            return None
+        if self.activity_regularizer is not None or not self._follows_shape_rule():
+            return None
+        shape = self._shape_rule(x.shape)
+        if shape is None:
+            return None
+        self._was_called = True
+        return KerasTensor(shape, x.dtype)
 
     def _infer(self, args: Any, kwargs: dict[str, Any]) -> Any:
         """Return the Keras tensors that a call on some would give."""

@@ -332,7 +332,7 @@ def counting(build: Callable[..., Any]) -> Callable[..., Any]:
 
 def build_names(cls: type, method: str = "build") -> list[str]:
     """Return the names of the shapes that the `build` of a layer takes."""
-    parameters = list(inspect.signature(getattr(cls, method)).parameters.values())[1:]
+    parameters = list(_signature(getattr(cls, method)).parameters.values())[1:]
     rest = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return [parameter.name for parameter in parameters if parameter.kind not in rest]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import ops
+from ganglion import activations, ops
 from ganglion.layers.arguments import (
     SpatialLayer,
     along_channels,
@@ -157,6 +157,9 @@ class _Conv(_Window, Adaptable):
         self.kernel = weight(self, "kernel", shape)
         self._add_bias(self.filters)
         self._enable_chosen_lora()
+
+    def _follows_shape_rule(self) -> bool:
+        return not self.lora_enabled and activations.is_elementwise(self.activation)
 
     def call(self, inputs: Any) -> Any:
         return self._finish(ops.conv(inputs, self.kernel, **self._window()))

@@ -87,6 +87,10 @@ class Dense(Quantizable):
     def _shape_rule(self, input_shape: Any) -> Any:
         return (*input_shape[:-1], self.units)
 
+    def _follows_shape_rule(self) -> bool:
+        is_plain = not self.lora_enabled and self.quantization_mode is None
+        return is_plain and activations.is_elementwise(self.activation)
+
     def call(self, inputs: Any) -> Any:
         if self._is_quantized:
             outputs, bias = self._quantized_product(inputs), self._bias_to_add()
@@ -214,6 +218,9 @@ class Activation(Layer):
         super().__init__(**kwargs)
         self.activation: Any = activations.get(activation)
         self.supports_masking = True
+
+    def _follows_shape_rule(self) -> bool:
+        return activations.is_elementwise(self.activation)
 
     def call(self, inputs: Any) -> Any:
         return activated(self, inputs)

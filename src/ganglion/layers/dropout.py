@@ -31,6 +31,9 @@ class _Noise(Layer):
             self.seed_generator = random.SeedGenerator(seed)
         self.supports_masking = True
 
+    def _follows_shape_rule(self) -> bool:
+        return True
+
     def call(self, inputs: Any, training: Any = False) -> Any:
         return self._disturb(inputs) if training and self._is_noisy else inputs
 

@@ -340,6 +340,9 @@ class BatchNormalization(_Scaled, Renormalized):
             self._make_renorm_weights(size)
         self.input_spec = InputSpec(ndim=len(input_shape), axes={self.axis: size})
 
+    def _follows_shape_rule(self) -> bool:
+        return True
+
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
         """Normalise; in training by this batch, which also moves the averages."""
         x = _wide(self, inputs)

@@ -103,7 +103,7 @@ def run_epoch(
 
 
 class Interrupt:
-    """Lets Ctrl-C wait for the end of a chunk, so that no step is half done.
+    """Defers Ctrl-C to the end of a chunk, so that no step is left incomplete.
 
     A second Ctrl-C does not wait.
     """
@@ -177,7 +177,7 @@ def _warn(model: Any, message: str) -> None:
 
 
 def check_epochs(epochs: Any, initial_epoch: Any) -> None:
-    """Refuse epochs that cannot be counted, and a start beyond the end."""
+    """Raise for epochs that are not a count, and for a start beyond the end."""
     if not isinstance(epochs, (int, np.integer)):
         raise TypeError(f"`epochs` must be a whole number, got {epochs!r}.")
     count(epochs, "epochs", least=0)
@@ -192,14 +192,14 @@ def check_epochs(epochs: Any, initial_epoch: Any) -> None:
 
 
 def check_split(share: Any) -> None:
-    """Refuse a `validation_split` that is not a share of the rows."""
+    """Raise for a `validation_split` that is not a fraction of the rows."""
     is_number = isinstance(share, (int, float, np.number))
     if share is not None and not (is_number and 0 <= share < 1):
         raise ValueError(f"`validation_split` must lie in [0, 1), got {share!r}.")
 
 
 def checked_frequency(value: Any) -> int | Collection[int]:
-    """Return after how many epochs to validate, or the epochs after which to do so."""
+    """Return the period of validation, or the epochs after which to validate."""
     if not isinstance(value, (int, str)) and isinstance(value, Collection):
         return value
     epochs = count(value, "validation_freq")
@@ -237,7 +237,7 @@ def _prefixed(logs: Logs) -> Logs:
 
 @record(guarded=True)
 class FitLoop:
-    """A model, its data and its callbacks, for the time of one `fit`."""
+    """A model, its data and its callbacks, during a `fit`."""
 
     model: TrainableModel
     cache: StepCache
@@ -338,7 +338,7 @@ class FitLoop:
                     source.renew()
 
     def _epoch(self, epoch: int, interrupt: Interrupt) -> Logs | None:
-        """Run one epoch and return its metrics, None if there was no data left."""
+        """Run an epoch and return its metrics, None if there was no data left."""
         model, callbacks, state = self.model, self.callbacks, self.model.training_state
         if state.epoch_logs is not None:  # interrupted after its last step
             callbacks.on_epoch_begin(epoch)
@@ -350,7 +350,7 @@ class FitLoop:
         elif isinstance(self.source, Table):  # there may be no step left to run
             self.cache.prepare("train", self.source, self.size, self.shuffle)
         callbacks.on_epoch_begin(epoch)
-        # Whether a callback does something within an epoch.
+        # Whether a callback acts within an epoch.
         hears_batches = callbacks.hears_batches_in("train")
         results: Any = None
         for steps, results in self._chunks(done, hears_batches):
@@ -368,7 +368,7 @@ class FitLoop:
         return dict(model.epoch_logs(results))
 
     def _chunks(self, done: int, hears_batches: bool) -> Iterator[tuple[int, Any]]:
-        """Run one epoch; yield the number of steps done so far, and their results."""
+        """Run an epoch; yield the number of steps done so far, and their results."""
         if not isinstance(self.source, Table):
             yield from self._stream(done)
             return

@@ -28,8 +28,8 @@ from ganglion.tensors import as_tensor
 from ganglion.training.tracing import Step, program_of, state_arrays, uncollected
 from ganglion.variables import Scope, Variable, current_scope, read
 
-CACHED_TRACES = 64  # of one function
-MANY_TRACES = 8  # so many are reported: each takes a compilation
+CACHED_TRACES = 64  # of a function
+MANY_TRACES = 8  # after which the user is warned: each takes a compilation
 
 
 def function(
@@ -42,10 +42,10 @@ def function(
     """Compile a function; as a decorator, with or without arguments.
 
     `input_signature` gives the type and the shape (None: any size) that each argument
-    must have. Every function is compiled, for the exact shapes it is called with. One
-    that looks at the numbers of a tensor, by Python's `if`, `while` or `float()`,
-    cannot be: it runs as plain Python, or, without `autograph`, is refused with what to
-    write instead (`ops.cond`, `ops.while_loop`). All else of Python just runs while
+    must have. Every function is compiled for the exact shapes it is called with. If it
+    inspects the numbers of a tensor, by Python's `if`, `while` or `float()`, it cannot
+    be compiled: it runs as plain Python, or, without `autograph`, raises an error that
+    names the alternative (`ops.cond`, `ops.while_loop`). Other Python code runs while
     tracing.
     The other arguments are those of TensorFlow and change nothing.
 
@@ -165,14 +165,14 @@ class CompiledFunction:
         return self._traces[key]
 
     def _bound(self, args: Any, kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        """Return arguments in one form, whichever way they were passed."""
+        """Return arguments in a canonical form, however they were passed."""
         if self._signature is None:
             return args, kwargs
         bound = self._signature.bind(*args, **kwargs)
         return bound.args, bound.kwargs
 
     def _checked(self, arrays: list[np.ndarray | None]) -> list[np.ndarray | None]:
-        """Return the arrays with the types of the signature; refuse other shapes."""
+        """Return the arrays with the types of the signature; raise for other shapes."""
         assert self._specs is not None
         numbers = [i for i, array in enumerate(arrays) if array is not None]
         if len(numbers) != len(self._specs):
@@ -236,7 +236,7 @@ def _run(trace: _Trace, arrays: list[np.ndarray | None]) -> Any:
         limit.check(columns[limit.column])
     if not step.program.graph.outputs:
         return trace.results
-    # `np.ascontiguousarray` would make a vector of a single number.
+    # `np.ascontiguousarray` would make a vector of a scalar.
     data = {name: np.asarray(columns[name], order="C") for name in step.program.data}
     state = state_arrays(step, {}, executable.keeps_on_device)
     numbers = executable.run(data, state, 1, keep_on_device=True)
@@ -305,7 +305,7 @@ def _as_array(leaf: Any) -> np.ndarray | None:
 
 
 def _runs_on_host(leaf: Any) -> bool:
-    """Return whether a tensor holds what no program computes: texts, complex numbers.
+    """Return whether a tensor holds what programs do not compute: text, complex.
 
     A program for each of their values would be compiled for one call.
     """
@@ -319,7 +319,7 @@ def _is_traced(leaf: Any) -> bool:
 def _signature(python_function: Callable[..., Any]) -> inspect.Signature | None:
     try:
         return inspect.signature(python_function)
-    except (TypeError, ValueError):  # one that is written in C
+    except (TypeError, ValueError):  # a function that is written in C
         return None
 
 

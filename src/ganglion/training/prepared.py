@@ -1,10 +1,10 @@
-"""`predict` of an array as one batch, without the work that is the same every time.
+"""`predict` of an array as a single batch, without the work that is always the same.
 
-Compiled code takes a microsecond or two for a row through a small network; to find out
+Compiled code takes a microsecond or two for a row through a small network; finding out
 that the array fits the model, and which step to run on it, takes Python many more. So
-that is found out once for every form of an array: its shape, its type, and the choices
-that it is converted and compiled by. Steps are forgotten when the model changes, and
-what is prepared with them; weights are looked up in every call.
+that is done once for every form of an array: its shape, its type, and the choices
+that it is converted and compiled by. Prepared forms are discarded with the steps when
+the model changes; weights are looked up in every call.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from ganglion.training.tracing import Step, state_arrays
 if TYPE_CHECKING:
     from ganglion.training.step import StepCache
 
-MOST_FORMS = 64  # of one model
+MOST_FORMS = 64  # of a model
 
 
 class PreparedPrediction(NamedTuple):
-    """What `predict` runs for arrays of one form."""
+    """What `predict` runs for arrays of a form."""
 
     step: Step
     executable: Executable
@@ -58,7 +58,7 @@ class PreparedPredictions:
         self._by_form.clear()
 
     def run(self, x: Any) -> Any:
-        """Return the outputs for one batch; None if `StepCache.run_batch` has to."""
+        """Return the outputs for a batch; None if `StepCache.run_batch` has to."""
         model = self._model
         if type(x) is not np.ndarray or model.run_eagerly or is_own(model, "predict"):
             return None
@@ -68,7 +68,7 @@ class PreparedPredictions:
             return None if prepared is None else prepared.run(x)
 
     def _prepare(self, x: np.ndarray, form: Any) -> PreparedPrediction | None:
-        """Find out what to run, None for data that needs more than another type."""
+        """Prepare a form; None for data that needs more than another type."""
         model, cache = self._model, self._cache
         is_plain = x.dtype.kind in "biuf" and data_adapters.host_part(model) is None
         if not model.built or not is_plain or cache.buckets.may_pad:

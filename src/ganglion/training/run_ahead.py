@@ -1,7 +1,7 @@
-"""Several epochs in one native call, for a training without observers in between.
+"""Several epochs in a single native call, for training without observers in between.
 
-Small models have epochs of a millisecond. The work of `fit` between two of them takes
-Python about half as long, and keeps other threads from doing the same for their models.
+Small models have epochs of a millisecond. The work of `fit` between two epochs takes
+Python about half as long, and holds the GIL that other models' threads need.
 If no callback needs to see an epoch before the next one begins, many are run at once,
 and reported afterwards: bit for bit as if they had been run one by one.
 """
@@ -37,7 +37,7 @@ class RunAhead:
             sizer.steps = self._learned.get(self._key, 1)
 
     def _time_key(self) -> tuple[Any, ...]:
-        """Return a key of all that the time of an epoch depends on."""
+        """Return a key of everything that the time of an epoch depends on."""
         loop, held_out = self._loop, self._loop.validation
         rows = [t.rows for t in (loop.source, held_out.source) if isinstance(t, Table)]
         sizes = tuple(weight.shape for weight in loop.model.chosen_weights or ())
@@ -60,7 +60,7 @@ class RunAhead:
         return loop.steps in (None, steps) and not is_limited
 
     def took(self, seconds: float) -> None:
-        """Learn how long an epoch takes from one that was run alone."""
+        """Learn the time of an epoch from an epoch that was run alone."""
         self._took(1, seconds)
 
     def _took(self, epochs: int, seconds: float) -> None:
@@ -69,7 +69,7 @@ class RunAhead:
             self._learned[self._key] = self._sizer.steps
 
     def epochs(self, left: int) -> int:
-        """Return how many epochs to run at once now."""
+        """Return how many epochs to run at once."""
         state = self._loop.model.training_state
         at_start = not int(state.position.array) and not state.steps_done
         is_ready = self._is_possible and at_start and state.epoch_logs is None
@@ -84,7 +84,7 @@ class RunAhead:
         loop = self._loop
         assert isinstance(loop.source, Table)
         with loop.cache.lock:
-            # Outside of the timing; metrics are made by the first step.
+            # Outside of the timing; the first step creates the metrics.
             loop.cache.prepare("train", loop.source, loop.size, loop.shuffle)
             cursor = loop.cache.take_cursor()
             try:
@@ -102,7 +102,7 @@ class RunAhead:
         loop = self._loop
         model, state, held_out = loop.model, loop.model.training_state, loop.validation
         metrics = model.metrics
-        # A subclass of the user's may override how metrics are reset or computed.
+        # A subclass may override how metrics are reset or computed.
         if not all(is_ours(type(owner)) for owner in (model, *metrics)):
             return
         if isinstance(held_out.source, Table):
@@ -149,7 +149,7 @@ class RunAhead:
 
 
 def sums_of(metrics: Iterable[Metric]) -> list[Variable]:
-    """Return the variables that metrics sum up in, each once."""
+    """Return the variables of metrics' sums, without duplicates."""
     return list(dict.fromkeys(v for metric in metrics for v in metric.variables))
 
 
@@ -173,7 +173,7 @@ def means_of(
 ) -> dict[str, list[Any]] | None:
     """Return metrics that divide sums by counts, for arrays of these of any shape.
 
-    None if there is one that computes something else.
+    None if any of them computes something else.
     """
     logs = {}
     if not all(type(metric).result is Mean.result for metric in metrics):

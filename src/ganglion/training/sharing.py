@@ -32,15 +32,15 @@ from ganglion.variables import Variable, suspended
 
 
 class Users:
-    """Which model uses each variable: what one of them changes, no other may use.
+    """Which model uses each variable: those that one changes, no other may use.
 
-    Models of a set run at the same time. If they had a layer, say, in common, each
-    would train it for the others, in an order that nobody chose.
+    Models of a set run at the same time. If they shared a layer, each would train it
+    for the others, in an arbitrary order.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # The variable and its model, if both are there, and whether it is changed.
+        # The variable and its model, if both are alive, and whether it is changed.
         self._users: dict[int, tuple[Any, Any, bool]] = {}
 
     def add(
@@ -111,10 +111,10 @@ class _Trace:
 
 
 class SharedSteps:
-    """The compiled steps of a set of models, each made once for equal models.
+    """The compiled steps of a set of models, created once for equal models.
 
     A model whose structure is known is not even traced. Any other model is traced, and
-    uses a program that was compiled before if it computes the same.
+    reuses a program that computes the same, if there is one.
     """
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ class SharedSteps:
         trace: Callable[[], Step],
         compile_step: Callable[[Step], registry.Executable],
     ) -> tuple[Step, registry.Executable]:
-        """Return a step of a model with this structure; make it if it is new."""
+        """Return a step of a model with this structure, from the cache or new."""
         with self._lock:
             if structure is not None:
                 key = (*key, structure.key)
@@ -153,7 +153,7 @@ class SharedSteps:
     def _compiled(
         self, step: Step, compile_step: Callable[[Step], registry.Executable]
     ) -> tuple[Step, registry.Executable]:
-        """Return a step as a program that was compiled before, if one is equal."""
+        """Return a step, with an equal program that was compiled before if possible."""
         key = program_key(step.program)
         known = self._programs.get(key) if key is not None else None
         if known is not None:
@@ -170,14 +170,13 @@ class SharedSteps:
         return step, executable
 
 
-# ---- the same model, made again ------------------------------------------------------
+# ---- models that are built repeatedly ------------------------------------------------
 
 
 class RecentTraces:
     """The last steps that were traced: the same model is often built again.
 
-    For another seed, fold or rate, say; then it needs no trace of its own.
-    """
+    With another seed, fold or rate, for example, it needs no trace of its own.
 
     def __init__(self, most: int) -> None:
         self._lock, self._most = threading.Lock(), most
@@ -231,7 +230,7 @@ def program_key(program: Program) -> tuple[Any, ...] | None:
     """Return a key that is equal for programs that compute the same.
 
     The names of their states do not matter. None if a program calls functions of the
-    host, of which nothing is known.
+    host, which cannot be compared.
     """
     roles: dict[str, Any] = dict(zip(program.data, program.data, strict=True))
     roles |= {name: number for number, name in enumerate(program.state)}

@@ -97,13 +97,13 @@ _METHODS = {
 
 
 def default(method: Any) -> Any:
-    """Mark a method as ours: unless it is overridden, a step need not call it."""
+    """Mark a method as Ganglion's: unless it is overridden, a step need not call it."""
     method.is_default = True
     return method
 
 
 def is_default(model: Any, method: str) -> bool:
-    """Return whether a method of a model is ours, not one that the user wrote."""
+    """Return whether a method of a model is Ganglion's, not the user's."""
     return getattr(getattr(model, method), "is_default", False)
 
 
@@ -120,14 +120,14 @@ class Cursor:
     """The position of a run in its data; steps advance it in place.
 
     Training uses the cursor of the model's state. Every evaluation and prediction has
-    its own, so that they can run side by side.
+    its own, so that they can run concurrently.
     """
 
     position: np.ndarray  # the row at which the next step starts
     order: np.ndarray  # the seed of shuffling, and the number of the pass
 
     def start_pass(self) -> None:
-        """Go back to the first row, in a new order."""
+        """Go back to the first row, and advance the pass of the shuffled order."""
         self.position[...] = 0
         self.order[1] += 1
 
@@ -135,7 +135,7 @@ class Cursor:
 class TrainingState:
     """The position of a model's training in its data and its epochs.
 
-    One object, so that models have no attributes such as `epoch` or `order`, which
+    A single object, so that models have no attributes such as `epoch` or `order`, which
     subclasses may use for themselves.
     """
 

@@ -38,12 +38,12 @@ Run = tuple[registry.Executable | EagerSteps, Arrays, Arrays, int]
 
 
 class StepCache:
-    """The compiled steps of one model."""
+    """The compiled steps of a model."""
 
     def __init__(self, model: TrainableModel) -> None:
         self._model = model
         self.lock = ModelLock(model)
-        self._cursors: list[Cursor] = []  # of evaluations and predictions, to use again
+        self._cursors: list[Cursor] = []  # of finished evaluations, to be reused
         self._steps: OrderedDict[Any, Compiled] = OrderedDict()
         self._on_gpu = False
         self._schedules: dict[int, Any] = {}
@@ -62,13 +62,13 @@ class StepCache:
 
     @property
     def epochs_at_once(self) -> dict[Any, int]:
-        """How many epochs to run at once, learned from this model or one like it."""
+        """How many epochs to run at once, learned from this or an equal model."""
         return (
             self._epochs_at_once if self.shared is None else self.shared.epochs_at_once
         )
 
     def clear(self) -> None:
-        """Trace everything anew; called when the model or its training changes."""
+        """Discard all steps; called when the model or its training changes."""
         with self.lock:
             self._steps.clear()
             self._schedules.clear()
@@ -80,7 +80,7 @@ class StepCache:
 
     def step(self, kind: str, table: Table, signature: Signature) -> Compiled:
         """Return the compiled step of a kind for data of this signature."""
-        # A new schedule is part of the graph; a new rate is only another number.
+        # A new schedule changes the graph; a new rate is only another number.
         schedule = getattr(self._model.optimizer, "_learning_rate", None)
         key = (
             kind,
@@ -91,7 +91,7 @@ class StepCache:
             id(schedule),
             bool(self._model.run_eagerly),
         )
-        self._schedules[id(schedule)] = schedule  # so that its id stays its own
+        self._schedules[id(schedule)] = schedule  # alive, so that its id is unique
         if key not in self._steps:
             self._steps[key] = self._shared_or_own(kind, table, signature)
             if len(self._steps) > CACHED_STEPS:
@@ -172,7 +172,7 @@ class StepCache:
             signature,
             *(weight.shape for weight in model.trainable_weights),
         )
-        # Reading a structure pays only for a model that is built again.
+        # Reading a structure pays only for a model that is built repeatedly.
         if shapes not in _seen_shapes:
             _seen_shapes[shapes] = None
             if len(_seen_shapes) > MOST_SEEN:
@@ -180,7 +180,7 @@ class StepCache:
             return self._traced(kind, table, signature)
         if not is_ours(type(model)) or is_own(model, kind) or not model.built:
             return self._traced(kind, table, signature)
-        # Read anew each time: what was changed meanwhile counts, as in a trace.
+        # Read each time: changes since the last read count, as they do in a trace.
         structure = self._current_structure(kind, table, signature)
         if structure is None:
             return self._traced(kind, table, signature)
@@ -233,7 +233,7 @@ class StepCache:
         if is_own(model, kind):
             return own_steps.traced(model, kind, names, signature)
         if not model.built:
-            # A first call makes the weights, so that it is known what to train.
+            # The first call creates the weights, which determines what to train.
             tracing.predict_step(model, names, signature)
         if kind == "train":
             weights = model.prepare_training()
@@ -277,7 +277,7 @@ class StepCache:
     def runs(
         self, kind: str, table: Table, size: int, shuffle: bool, cursor: Cursor
     ) -> Iterator[Run]:
-        """Yield the runs of a pass through a table: full batches, then the rest."""
+        """Yield the runs of a pass through a table: full batches, then the last."""
         for signature, steps in self.signatures(kind, table, size, shuffle):
             step, executable = self.step(kind, table, signature)
             if isinstance(executable, EagerSteps):
@@ -300,7 +300,7 @@ class StepCache:
         ]
 
     def run_batch(self, kind: str, table: Table) -> Any:
-        """Run one step on a whole table as its batch."""
+        """Run a step on an entire table as its batch."""
         with self.lock:
             table, length = self.padded(kind, table)
             compiled = self.step(kind, table, table.signature(table.rows, None, False))
@@ -318,7 +318,7 @@ class StepCache:
         return self.buckets.padded(kind, table)
 
     def take_cursor(self) -> Cursor:
-        """Return a cursor at the first row, beside that of training."""
+        """Return a cursor at the first row, separate from that of training."""
         try:
             cursor = self._cursors.pop()
         except IndexError:
@@ -337,7 +337,7 @@ def _used_by(
 ) -> tuple[list[Variable], list[Variable]]:
     """Return the variables that a step changes, and those that it only reads."""
     step, executable = compiled
-    if isinstance(executable, EagerSteps):  # of which no more is known
+    if isinstance(executable, EagerSteps):  # whose variables are unknown
         return list(model.trainable_weights) if kind == "train" else [], []
     new_values = step.program.graph.outputs
     changed: list[Variable] = []
@@ -360,7 +360,7 @@ class _ThreadMetrics:
 
 
 class ModelLock:
-    """Lets the threads that use one model run one at a time, a chunk of steps each.
+    """Serializes the threads that use a model, a chunk of steps at a time.
 
     `predict` and `evaluate` may be called from any number of threads, also while
     another one trains. But a step reads weights that another step writes, and the sums
@@ -386,7 +386,7 @@ class ModelLock:
             return
         self._held_off.__enter__()
         try:
-            with self._queue:  # a thread that returns at once lets others in first
+            with self._queue:  # fairness: a thread that comes back lets others go first
                 self._running.acquire()
             self._owner, self._depth = thread, 1
             current = threading.current_thread()

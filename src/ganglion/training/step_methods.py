@@ -25,7 +25,7 @@ class StepMethods(Trainer):
 
     @default
     def train_step(self, data: Any) -> Logs:
-        """Learn from one batch; return the metrics.
+        """Learn from a batch; return the metrics.
 
         >>> import ganglion as keras
         >>> class Twice(keras.Sequential):
@@ -47,7 +47,7 @@ class StepMethods(Trainer):
 
     @default
     def test_step(self, data: Any) -> Logs:
-        """Measure the loss and the metrics on one batch; return them."""
+        """Measure the loss and the metrics on a batch; return them."""
         x, y, weight = unpack(data)
         y_pred = self(x, training=False)
         self._tracked_loss(Batch(x, y, weight), y_pred, training=False)
@@ -55,7 +55,7 @@ class StepMethods(Trainer):
 
     @default
     def predict_step(self, data: Any) -> Any:
-        """Return the outputs for one batch."""
+        """Return the outputs for a batch."""
         x, _, _ = unpack(data)
         return self(x, training=False)
 
@@ -81,7 +81,7 @@ class StepMethods(Trainer):
         sample_weight: Any = None,
         training: bool = True,
     ) -> Any:
-        """Call `compute_loss`, with or without `training`, as it was written."""
+        """Call `compute_loss` with or without `training`, as its signature says."""
         return loss_of(self, Batch(x, y, sample_weight), y_pred, training)
 
     # ---- JAX's way -----------------------------------------------------------------
@@ -113,7 +113,7 @@ class StepMethods(Trainer):
         )
 
     def build_losses_and_metrics(self, batch: Batch, y_pred: Any) -> None:
-        """Make the losses and metrics of `compile`, whose variables a step takes."""
+        """Create the losses and metrics of `compile`, whose variables a step takes."""
         if self._compile_loss is not None and self.loss is not None:
             self._compile_loss(batch.y, y_pred, batch.sample_weight)
         self.update_metrics(batch.y, y_pred, batch.sample_weight)

@@ -44,9 +44,9 @@ class Stream:
     def batches(
         self, limit: int | None, done: int = 0
     ) -> Iterator[tuple[Any, Any, Any]]:
-        """Yield one epoch: up to ``limit`` batches, or until the source ends.
+        """Yield an epoch: up to ``limit`` batches, or until the source ends.
 
-        With a limit, an epoch goes on where the one before ended, as in Keras; at the
+        With a limit, an epoch continues where the one before ended, as in Keras; at the
         end of the source it ends early. ``done`` of the epoch were seen before it was
         interrupted. A generator that ended in an earlier epoch yields nothing.
         """
@@ -112,7 +112,7 @@ class Stream:
         return self._by_number(order[self.seen :])
 
     def _by_number(self, indices: Any) -> Iterator[Any]:
-        """Yield batches by their numbers, made by the workers that a source wants."""
+        """Yield batches by number, prepared by the workers that a source asks for."""
         workers = int(getattr(self._source, "workers", 1))
         processes = bool(getattr(self._source, "use_multiprocessing", False))
         if workers < 2 and not processes:
@@ -127,7 +127,7 @@ class Stream:
         return Stream(first, self._shuffle, self._seed), Stream(last)
 
     def restart(self) -> None:
-        """Begin anew with the first batch of what can be read more than once."""
+        """Restart with the first batch, if the source can be read more than once."""
         self._open, self.seen = None, 0
 
     def end_epoch(self) -> None:

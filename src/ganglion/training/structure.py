@@ -1,15 +1,15 @@
 """The structure of a model: everything that its steps depend on.
 
 Two models whose structures are equal have equal steps, each with its own variables. A
-structure covers all that a step is traced from: layers, losses, metrics, optimizer and
-every number in them that is not a variable. It is read from the objects themselves, so
-that changes after construction count. Objects and functions that are not Ganglion's may
-depend on anything: a model that has some has no structure.
+structure covers everything that a step is traced from: layers, losses, metrics,
+optimizer and every number in them that is not a variable. It is read from the objects
+themselves, so that changes after construction count. Objects and functions that are not
+Ganglion's may depend on anything: a model that has some has no structure.
 
-Reading is a breadth-first walk from a model to all objects that it holds. Every object
-is opened once into a token, which identifies it, and its values, of which some are
-plain and the others are opened in turn. `fit_many` reads hundreds of models in one
-call, most of them alike: so a walk is kept as a `_Form`, which checks the next model
+Reading is a breadth-first walk from a model to all objects that it refers to. Every
+object is opened once into a token, which identifies it, and its values, of which some
+are plain and the others are opened in turn. `fit_many` reads hundreds of models in a
+call, most of them alike: so a walk is stored as a `_Form`, which checks the next model
 for the same walk in a few operations per object.
 """
 
@@ -27,7 +27,7 @@ from ganglion.random import SeedGenerator
 from ganglion.system.records import record
 from ganglion.variables import Variable
 
-# Attributes that no step depends on: names, and what an object remembers.
+# Attributes that no step depends on: names, and cached results.
 _IGNORED = frozenset(
     (
         "name", "path", "_path", "created", "grad", "history", "notes",
@@ -40,7 +40,7 @@ _IGNORED = frozenset(
     )
 )  # fmt: skip
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
-_EXACT = frozenset((bool, int, str, bytes, type(None)))  # equal ones are the same
+_EXACT = frozenset((bool, int, str, bytes, type(None)))  # compared by equality
 _CONTAINERS = (list, tuple, dict)
 _STANDARD = ("builtins", "collections")
 _MOST_FORMS = 8  # that the next model is compared with
@@ -69,7 +69,7 @@ class Key:
 
 @record(guarded=True)
 class Structure:
-    """A key of all that the steps of a model depend on, and its variables in order."""
+    """A key of all that a model's steps depend on, and its variables in order."""
 
     key: Key
     variables: tuple[Variable, ...]
@@ -124,7 +124,7 @@ def _dict(obj: Any) -> Opened:
 
 def _set(obj: Any) -> Opened:
     if not all(isinstance(element, PLAIN) for element in obj):
-        raise UnknownCodeError  # in no order that two models share
+        raise UnknownCodeError  # has no order that two models share
     return tuple(sorted(map(repr, obj))), _NOTHING
 
 
@@ -206,7 +206,7 @@ def is_ours(kind: Any) -> bool:
 
 
 def _known_name(obj: Any) -> str:
-    """Return the name of a class or function; refuse one of another library."""
+    """Return the name of a class or function; raise for those of other libraries."""
     if isinstance(obj, np.dtype):
         return str(obj)
     module = str(getattr(obj, "__module__", ""))
@@ -240,7 +240,7 @@ def _slots_of(kind: Any) -> tuple[str, ...]:
 
 
 def _names(kind: Any, attributes: Mapping[str, Any]) -> tuple[bool, tuple[str, ...]]:
-    """Return whether `seed` is only the start of a generator, and all names."""
+    """Return whether `seed` is only a generator's initial seed, and all names."""
     generator = attributes.get("seed_generator")
     is_seeded = issubclass(kind, SeedGenerator) or isinstance(generator, SeedGenerator)
     return is_seeded, tuple(attributes)
@@ -255,7 +255,7 @@ def _that_matter(
 ) -> tuple[tuple[str, ...], Getter]:
     """Return the names of attributes that steps depend on, and their getter."""
     ignored = _IGNORED | {"seed"} if is_seeded else _IGNORED
-    # Weights exist already: their initializers do not matter any more.
+    # Weights exist already: their initializers no longer matter.
     names = tuple(n for n in names if n not in ignored and n[-11:] != "initializer")
     return names, _getter(names)
 
@@ -275,18 +275,18 @@ def _getter(keys: Sequence[Any]) -> Getter:
 
 @record(guarded=True)
 class _Entry:
-    """One object of a walk."""
+    """An object of a walk."""
 
     kind: Any
-    names: tuple[str, ...] | None  # of all its attributes, where those are its values
+    names: tuple[str, ...] | None  # of all its attributes, if those are its values
     values_of: Getter  # of a dictionary of attributes
     array: tuple[Any, ...] | None  # the shape and type of a variable
     token: Any
     kinds: tuple[Any, ...]  # of its values
     exact: Mapping[int, Any]  # values that are equal to these
-    inexact: Mapping[int, str]  # plain values that have these texts
-    empty: tuple[int, ...]  # where there are containers with nothing in them
-    # Values to open: where they are, and the number of the object in the walk.
+    inexact: Mapping[int, str]  # plain values, as texts
+    empty: tuple[int, ...]  # positions of empty containers
+    # Values to open: their positions, and the numbers of the objects in the walk.
     opened: tuple[tuple[int, int], ...]
 
 
@@ -294,7 +294,7 @@ def _walk(model: Any) -> tuple[_Form, list[Any]]:
     """Open all objects of a model; return the walk, and the objects in order."""
     objects, seen = [model], {id(model): 0}
     entries = []
-    for obj in objects:  # which grows
+    for obj in objects:  # which grows meanwhile
         token, values = _opened(obj)
         sorts: dict[str, list[int]] = {sort: [] for sort in _SORTS}
         for index, value in enumerate(values):
@@ -324,7 +324,7 @@ def _sort(value: Any) -> str:
     if type(value) in _EXACT or (type(value) is float and (value < 0 or value > 0)):
         return "exact"
     if isinstance(value, PLAIN):
-        return "inexact"  # -0.0 and 0.0 are equal, and not the same
+        return "inexact"  # -0.0 and 0.0 compare equal
     return "empty" if type(value) in _CONTAINERS and not value else "opened"
 
 
@@ -341,7 +341,7 @@ def _fast(obj: Any) -> tuple[tuple[str, ...] | None, Getter]:
 class _Form:
     """A walk that other models can be compared with; it keeps no model alive.
 
-    The values of all objects are taken in a row, behind the model itself, and then
+    The values of all objects are read one after the other, behind the model itself, and
     compared at once.
     """
 
@@ -423,7 +423,7 @@ class _Form:
         if not is_equal:
             return None
         objects = self._objects(values)
-        # What is one object here must not be two there.
+        # An object that is shared here must not be two objects there.
         is_same = len(set(map(id, objects))) == len(objects)
         return self.variables_among(objects) if is_same else None
 
@@ -433,7 +433,7 @@ def _items(values: Mapping[int, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]
 
 
 class _Recent:
-    forms: tuple[_Form, ...] = ()  # replaced as a whole: threads read it
+    forms: tuple[_Form, ...] = ()  # replaced atomically: threads read it
 
 
 _recent = _Recent()

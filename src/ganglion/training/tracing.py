@@ -63,8 +63,8 @@ class _Uncollected:
                 gc.enable()
 
 
-# Tracing and planning allocate many small objects and keep most: collecting them over
-# and over takes a sixth of the time, and frees next to nothing.
+# Tracing and planning allocate many small objects and keep most of them: collecting
+# repeatedly takes a sixth of the time, and frees next to nothing.
 uncollected = _Uncollected()
 
 
@@ -93,9 +93,9 @@ class Step:
     ) -> Mapping[str, np.ndarray]:
         """Return the arrays of the variables; some may be `replaced` by others.
 
-        A variable has one array for life, so the mapping is made once, and kept.
+        A variable has the same array for life, so the mapping is created once.
         """
-        # Arrays in the mapping keep their ids, and others do not matter.
+        # Arrays in the mapping keep their ids; those of others may be reused.
         key = tuple(map(id, replaced.values())) if replaced else ()
         if key not in self._arrays:
             own = {name: v.unsynced_array for name, v in self.variables.items()}
@@ -283,7 +283,7 @@ def _row_indices(model: TrainableModel, rows: int, signature: Signature) -> Valu
 def _changed(
     model: TrainableModel, rows: int, signature: Signature, images: Value
 ) -> Value:
-    """Change the images of this step, by numbers that no other step draws."""
+    """Change the images of this step, by random numbers that no other step draws."""
     state = model.training_state
     order = state.order.value
     before = ops.multiply(order[1], np.uint32(rows))
@@ -298,7 +298,7 @@ def _descend(
     # Scaling keeps small gradients of narrow floats; the optimizer undoes it.
     scaled = model.optimizer.scale_loss(loss)
     by_value = gradients(scaled, [x for v in read for x in scope.versions(v)])
-    # A layer may assign a weight before it is used: all that it was counts.
+    # A layer may assign a weight before it is read: include all that were trainable.
     parts = {v: [by_value[x] for x in scope.versions(v) if x in by_value] for v in read}
     reached = [variable for variable in read if parts[variable]]
     known = set(reached)
@@ -321,7 +321,7 @@ def _descend(
 
 
 def _watch(model: TrainableModel, loss: Value) -> None:
-    """Remember the first step whose loss is not a finite number."""
+    """Record the first step whose loss is not a finite number."""
     bad = model.training_state.first_bad_step
     is_first = ops.logical_and(ops.less(bad, 0), ops.logical_not(ops.isfinite(loss)))
     now = ops.cast(model.optimizer.iterations, "int32")
@@ -343,7 +343,7 @@ def program_of(
             outputs[value.name] = scope.writes[variable]
     graph = simplify(Graph.of(name, inputs, outputs))
     used = set(graph.outputs.values()).union(*[node.inputs for node in graph.nodes])
-    # State that is written must be given, even where its old value is not read.
+    # State that is written must be given, even if its old value is not read.
     used.update(value for value in graph.inputs if value.name in graph.outputs)
     inputs = [value for value in graph.inputs if value in used]
     program = Program(
@@ -359,7 +359,7 @@ def program_of(
 
 
 # ---- limits of columns ---------------------------------------------------------------
-# An index that comes from a column by moving numbers alone (rows are gathered, axes
+# An index that is derived from a column by moving numbers only (rows are gathered, axes
 # sliced and reordered, types changed) is checked on the column, for all rows at once.
 
 
@@ -412,12 +412,12 @@ def _origins(value: Value, columns: set[Input]) -> list[_Origin]:
     return []
 
 
-def _all(array: np.ndarray) -> np.ndarray:  # one object, so that limits are equal
+def _all(array: np.ndarray) -> np.ndarray:  # a single object, so that limits are equal
     return array
 
 
 def _moved(source: _Origin, node: Node) -> _Origin | None:
-    """Return an origin behind a movement; None if it is not known which numbers."""
+    """Return the origin of a movement's result, None if it is unknown."""
     before, shape, attrs = node.inputs[0].shape, node.shape, node.attrs
     if node.op.name == "slice":
         if before == shape:

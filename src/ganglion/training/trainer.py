@@ -120,12 +120,12 @@ class Trainer(Layer):
             self._loss_tracker = Mean(name="loss")
         self.compiled = True
         self.stop_training = False
-        # As in Keras 2: what is trainable is decided here, not at the next step.
+        # As in Keras 2: trainable weights are determined here, not at the next step.
         self._chosen_weights = list(self.trainable_weights) if self.built else None
         self._step_cache.clear()
 
     def _scales_loss(self) -> bool:
-        """Return whether the loss must be scaled, lest float16 gradients vanish."""
+        """Return whether to scale the loss, so that gradients do not underflow."""
         is_plain = not isinstance(self.optimizer, (LossScaleOptimizer, type(None)))
         return is_plain and self.dtype_policy.name == "mixed_float16"
 
@@ -164,7 +164,7 @@ class Trainer(Layer):
 
     @property
     def chosen_weights(self) -> list[Variable] | None:
-        """The weights that `compile` chose to train, None as long as there are none."""
+        """The weights that `compile` chose to train, None before that."""
         return self._chosen_weights
 
     def choose_weights(self, weights: list[Variable]) -> None:
@@ -183,7 +183,7 @@ class Trainer(Layer):
         return None if self._compile_loss is None else self._compile_loss.loss
 
     def build_losses(self, y: Any, y_pred: Any) -> None:
-        """Make the losses and metrics for labels and outputs of these shapes.
+        """Create the losses and metrics for labels and outputs of these shapes.
 
         The first step does so by itself, if it was not done before.
         """
@@ -243,7 +243,7 @@ class Trainer(Layer):
         return any(is_own(self, kind) for kind in ("train", "test", "predict"))
 
     def refuse_own_function(self, kind: str) -> None:
-        """Refuse a `make_..._function` of the user's own, which nothing would call."""
+        """Raise for a `make_..._function` of the user's, which nothing would call."""
         name = f"make_{kind}_function"
         if not is_default(self, name):
             raise NotImplementedError(
@@ -261,13 +261,13 @@ class Trainer(Layer):
         """The metrics that training reports, the loss first.
 
         After those of `compile` come those in attributes: of this model, and of the
-        layers below that are no models themselves.
+        layers below that are not models themselves.
         """
         reported: list[Metric] = [self._loss_tracker] if self.compiled else []
         reported += self._compile_loss.metrics if self._compile_loss else []
         compiled = self._compile_metrics
         if compiled and self.is_in_own_step and not compiled.built:
-            # A loop over `self.metrics` makes them.
+            # A loop over `self.metrics` creates them.
             reported += [compiled] if any(compiled.arguments) else []
         reported += compiled.metrics if compiled else []
         reported += self._tracker.metrics
@@ -289,7 +289,7 @@ class Trainer(Layer):
         return [names.get(id(metric), metric.name) for metric in metrics]
 
     def reset_metrics(self) -> None:
-        """Start the metrics from nothing."""
+        """Reset all metrics."""
         with self.between_steps():
             for metric in self.metrics:
                 metric.reset_state()
@@ -315,7 +315,7 @@ class Trainer(Layer):
         return {name: _number(results[name]) for name in sorted(results)}
 
     def logs_of(self, metrics: list[Metric]) -> Logs:
-        """Return the value of every one of `metrics`, by name, outside of any step."""
+        """Return the value of each of `metrics`, by name, outside of any step."""
         results = self._metric_results(metrics)
         return {name: _number(results[name]) for name in sorted(results)}
 
@@ -329,7 +329,7 @@ class Trainer(Layer):
     def epoch_logs(self, results: Any) -> Logs:
         """Return the logs of an epoch from its last steps, as Keras has them.
 
-        Metrics are asked again; what is reported under other names stays as it is.
+        Metrics are computed again; what is reported under other names stays as it is.
         """
         metrics = self.get_metrics_result()
         logs = metrics if results is None else last_logs(results)
@@ -448,7 +448,7 @@ class Trainer(Layer):
     def _params_of_keras2(
         self, source: Source, size: int, epochs: int, validates: bool
     ) -> dict[str, Any]:
-        """Return what Keras 2 and 1 told callbacks beside epochs and steps."""
+        """Return the further `params` that Keras 2 and 1 set on callbacks."""
         names = self.metrics_names
         rows = source.rows if isinstance(source, Table) else None
         held_out = [f"val_{name}" for name in names] if validates else []
@@ -632,7 +632,7 @@ class Trainer(Layer):
         class_weight: Any = None,
         return_dict: bool = False,
     ) -> Any:
-        """Take one step on one batch; return the loss and metrics of that batch."""
+        """Take a step on a batch; return the loss and metrics of that batch."""
         self._require_compiled("train_on_batch")
         weights = data_adapters.class_weighted(y, sample_weight, class_weight)
         return self._on_batch("train", x, y, weights, return_dict)
@@ -644,7 +644,7 @@ class Trainer(Layer):
         sample_weight: Any = None,
         return_dict: bool = False,
     ) -> Any:
-        """Return the loss and metrics of one batch, without learning."""
+        """Return the loss and metrics of a batch, without learning."""
         self._require_compiled("test_on_batch")
         return self._on_batch("test", x, y, sample_weight, return_dict)
 
@@ -668,7 +668,7 @@ class Trainer(Layer):
         return [logs[name] for name in ordered | logs]
 
     def predict_on_batch(self, x: Any) -> Any:
-        """Return the model's outputs for one batch."""
+        """Return the model's outputs for a batch."""
         outputs = self._step_cache.predictions.run(x)
         if outputs is not None:
             return outputs

@@ -237,7 +237,7 @@ def threads_of(value: Any, name: str = "--threads") -> int:
     if not 1 <= count <= most:
         problem = f"not {value!r}" if text else "and is empty"
         raise ValueError(
-            f"{name} must be a whole number of at least 1 and at most {most}, "
+            f"{name} must be an integer of at least 1 and at most {most}, "
             f"{problem}; without it, all cores are used ({usable_cores()} here)."
         )
     return count
@@ -505,7 +505,7 @@ def _limit(name: str, variable: str) -> int | None:
         return int(_choices[name])  # type: ignore[call-overload]
     text = environment_variable(variable).strip()
     if text and not text.isdecimal():
-        raise ValueError(f"{variable} must be a whole number, not {text!r}.")
+        raise ValueError(f"{variable} must be an integer, not {text!r}.")
     return int(text) if text else None
 
 

@@ -78,7 +78,7 @@ def is_float_dtype(dtype: Any) -> bool:
 
 
 def is_int_dtype(dtype: Any) -> bool:
-    """Return whether this is a type of whole numbers."""
+    """Return whether this is a type of integers."""
     return "int" in standardize_dtype(dtype)
 
 
@@ -229,7 +229,7 @@ class Int4DTypePolicy(QuantizedDTypePolicy):
         if base != "int4" or not size.lstrip("-").isdecimal():
             raise ValueError(
                 "Invalid mode for Int4DTypePolicy: expected 'int4/<block_size>' with a "
-                f"whole number, but got {mode!r}."
+                f"integer, but got {mode!r}."
             )
         if int(size) < -1 or int(size) == 0:
             raise ValueError(

@@ -50,12 +50,12 @@ def _kind(dtype: Any) -> np.dtype:
 
 
 def _float_kind(dtype: Any) -> np.dtype:
-    """Return a float type: rounded to whole numbers, most of what is drawn is 0."""
+    """Return a float type: rounded to integers, most of what is drawn is 0."""
     kind = _kind(dtype)
     if not is_float_dtype(kind):
         raise ValueError(
             f"Random initializers draw floats: `dtype` must be a float type, got "
-            f"{kind.name!r}. Use 'zeros', 'ones' or a constant for whole numbers."
+            f"{kind.name!r}. Use 'zeros', 'ones' or a constant for integers."
         )
     return kind
 

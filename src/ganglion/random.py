@@ -123,7 +123,7 @@ def _bits(shape: Any, dtype: Any, seed: Any, name: str = "uniform") -> Any:
     if not is_float_dtype(kind):
         raise ValueError(
             f"`keras.random.{name}` requires a floating point `dtype`. Received: "
-            f"dtype={kind}. Use `randint` for whole numbers, or cast what is drawn."
+            f"dtype={kind}. Use `randint` for integers, or cast what is drawn."
         )
     return r.random_uniform(state_of(seed), shape=sizes, dtype=_drawn_type(kind))
 
@@ -192,7 +192,7 @@ def dropout(inputs: Any, rate: float, noise_shape: Any = None, seed: Any = None)
 def randint(
     shape: Any, minval: int, maxval: int, dtype: Any = "int32", seed: Any = None
 ) -> Any:
-    """Draw whole numbers from minval up to, not including, maxval."""
+    """Draw integers from minval up to, not including, maxval."""
     if np.dtype(dtype or "int32").kind not in "iu":
         raise ValueError(
             "`keras.random.randint` requires an integer `dtype`. Received: "

@@ -212,7 +212,7 @@ def _checked_shape(shape: Any) -> tuple[int | None, ...]:
         is_whole = isinstance(size, (int, np.integer)) and size >= 0
         if size is not None and not is_whole:
             raise ValueError(
-                f"A shape holds whole numbers, or None for any size, not {shape!r}."
+                f"A shape holds integers, or None for any size, not {shape!r}."
             )
     return Sizes(None if size is None else int(size) for size in sizes)
 

@@ -157,7 +157,7 @@ def map_structure_up_to(
 
 
 def map_shape_structure(func: Callable[[Any], Any], structure: Any) -> Any:
-    """Apply a function to every shape: a list or tuple of whole numbers and None.
+    """Apply a function to every shape: a list or tuple of integers and None.
 
     >>> map_shape_structure(len, {"a": (None, 3), "b": [(2,), (4, 5)]})
     {'a': 2, 'b': [1, 2]}
@@ -171,7 +171,7 @@ def map_shape_structure(func: Callable[[Any], Any], structure: Any) -> Any:
 
 
 def is_shape(structure: Any) -> bool:
-    """Return whether this is a list or tuple of nothing but whole numbers and None."""
+    """Return whether this is a list or tuple of nothing but integers and None."""
     return isinstance(structure, (list, tuple)) and all(
         size is None or isinstance(size, int) for size in structure
     )

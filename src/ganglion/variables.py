@@ -116,7 +116,7 @@ class Variable(Operators):
             dtype = config.floatx() if is_float(array.dtype) else array.dtype
             is_python = not isinstance(initializer, (np.ndarray, np.generic))
             if is_python and array.dtype == np.int64:
-                dtype = "int32"  # whole numbers of Python, as `read` has them
+                dtype = "int32"  # integers of Python, as `read` has them
         self._array = np.array(array, dtype=dtype)
 
     @property
@@ -742,7 +742,7 @@ def uninitialized() -> Iterator[None]:
 def read(x: Any, dtype: Any = None) -> Value:
     """Return any array-like as a value: traced, or a constant.
 
-    Python floats take the float type of `config`, whole numbers int32, as Keras does.
+    Python floats take the float type of `config`, integers int32, as Keras does.
     Arrays keep their type; inside of a trace float64 ones take the float type too, so
     that a table of NumPy's default type does not make a whole model slow.
     """

@@ -22,7 +22,7 @@ STEPS, EPOCHS = 4, 14
 
 
 class Diary(callbacks.Callback):
-    """An own callback with a state: whole numbers, texts, arrays, nested."""
+    """An own callback with a state: integers, texts, arrays, nested."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -76,7 +76,7 @@ def test_layers_where_something_else_belongs():
 
 def test_whole_numbers_of_epochs():
     refused(
-        "`epochs` must be a whole number, got 2.0",
+        "`epochs` must be an integer, got 2.0",
         lambda: model().fit(rows(4, 4), np.zeros(4), epochs=2.0),
         TypeError,
     )

@@ -117,7 +117,7 @@ def test_a_damaged_cache_file_is_drawn_again(home: Path, draws: list[object]) ->
 def test_bad_arguments_are_named(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} must not be negative, got -1"):
         glyphs.load_data(**{name: -1})
-    with pytest.raises(TypeError, match=f"{name} must be a whole number, not 1.5"):
+    with pytest.raises(TypeError, match=f"{name} must be an integer, not 1.5"):
         glyphs.load_data(**{name: 1.5})  # type: ignore[arg-type]
 
 

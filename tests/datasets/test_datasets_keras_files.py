@@ -272,11 +272,11 @@ def test_a_call_in_a_pickle_is_refused(tmp_path: Path, protocol: int) -> None:
 @pytest.mark.parametrize(
     ("rows", "match"),
     [
-        ([[1], ["word"]], "else than lists of whole numbers"),
-        ([[1], (2, 3)], "else than lists of whole numbers"),
-        ([[1.5]], "else than lists of whole numbers"),
-        ([[True]], "else than lists of whole numbers"),
-        ([[[1]]], "else than lists of whole numbers"),
+        ([[1], ["word"]], "else than lists of integers"),
+        ([[1], (2, 3)], "else than lists of integers"),
+        ([[1.5]], "else than lists of integers"),
+        ([[True]], "else than lists of integers"),
+        ([[[1]]], "else than lists of integers"),
     ],
 )
 def test_other_things_in_a_pickle_are_refused(rows: Any, match: str) -> None:

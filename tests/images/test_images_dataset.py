@@ -199,4 +199,4 @@ def test_resized_images_are_near_those_of_keras(keras, photos):
     ours = image_dataset_from_directory(str(photos), **arguments)
     theirs = keras.utils.image_dataset_from_directory(str(photos), **arguments)
     x = np.concatenate([x for x, _ in theirs.as_numpy_iterator()])
-    assert np.abs(ours.x - x).max() <= 1  # ours are whole numbers
+    assert np.abs(ours.x - x).max() <= 1  # ours are integers

@@ -197,7 +197,7 @@ REFUSED = {
     "cannot be joined with the others": lambda: FeatureSpace(
         {"a": FeatureSpace.integer_hashed(3, output_mode="int")}
     ).get_inputs(),
-    "gives float32, no whole numbers": lambda: FeatureSpace(
+    "gives float32, no integers": lambda: FeatureSpace(
         {"a": FeatureSpace.feature("float32", layers.Rescaling(2.0), "one_hot")}
     ).get_inputs(),
     "argument `output_mode`.*count": lambda: FeatureSpace.string_hashed(3, "count"),

@@ -208,8 +208,8 @@ def test_input_layers_are_remade_from_json() -> None:
         ({"shape": (3,), "sparse": True}, "sparse"),
         ({"shape": (3,), "ragged": True}, "ragged"),
         ({"shape": (3,), "tensor": 1}, "input_tensor"),
-        ({"shape": (3.5,)}, "whole numbers"),
-        ({"shape": (-1,)}, "whole numbers"),
+        ({"shape": (3.5,)}, "integers"),
+        ({"shape": (-1,)}, "integers"),
         ({"shape": (3,), "dtype": "words"}, "use numbers, or .string. for texts"),
     ],
 )

@@ -178,7 +178,7 @@ def test_a_damaged_word_list_is_named_with_its_line(
 def test_a_word_list_of_numbers_holds_numbers(tmp_path: Path) -> None:
     path = tmp_path / "words.txt"
     path.write_text("1\ncat\n")
-    with pytest.raises(ValueError, match="line 2: 'cat' is not a whole number"):
+    with pytest.raises(ValueError, match="line 2: 'cat' is not an integer"):
         IntegerLookup(vocabulary=str(path))
     with pytest.raises(ValueError, match="does not exist"):
         IntegerLookup(vocabulary=str(path) + ".gone")
@@ -225,7 +225,7 @@ REFUSED = {
     ),
     "standardize=upper": lambda: TextVectorization(standardize="upper"),
     "split=lines": lambda: TextVectorization(split="lines"),
-    "`ngrams` is a whole number": lambda: TextVectorization(ngrams=0),
+    "`ngrams` is an integer": lambda: TextVectorization(ngrams=0),
     "must not be set if `output_mode`": lambda: TextVectorization(
         output_mode="count", output_sequence_length=3
     ),
@@ -262,9 +262,9 @@ def test_what_cannot_be_is_refused(message: str) -> None:
 WRONG_TYPES = {
     "must be text, got numbers of type int64": lambda: with_words()([1, 2]),
     "in row 1 there is None": lambda: with_words()(np.array(["a", None], object)),
-    "takes whole numbers, got <U1": lambda: IntegerLookup(vocabulary=[1])(["a"]),
+    "takes integers, got <U1": lambda: IntegerLookup(vocabulary=[1])(["a"]),
     "must hold texts, got 3": lambda: StringLookup(vocabulary=["a", 3]),
-    "must hold whole numbers, got 'a'": lambda: IntegerLookup(vocabulary=["a"]),
+    "must hold integers, got 'a'": lambda: IntegerLookup(vocabulary=["a"]),
     "takes numbers, got text": lambda: CategoryEncoding(3)(["a"]),
     "needs numbers, got <U1": lambda: Discretization(num_bins=2).adapt(np.array(["a"])),
     "holds text, which only layers": lambda: layers.Dense(2)(

@@ -44,7 +44,7 @@ def test_spectral_normalization(keras: Any, make: Any, x: np.ndarray) -> None:
     ours, theirs = twins(keras, wrapped, x)
     for training in (False, True, True, False):
         mine = ours(x, training=training)
-        if x is not WORDS:  # Keras rounds the rows of an Embedding to whole numbers
+        if x is not WORDS:  # Keras rounds the rows of an Embedding to integers
             np.testing.assert_allclose(mine, theirs(x, training=training), atol=2e-6)
             for w, v in zip(ours.get_weights(), theirs.get_weights(), strict=True):
                 np.testing.assert_allclose(w, v, atol=1e-6)

@@ -211,8 +211,8 @@ def test_a_trial_without_a_number_is_never_the_best():
         ({"monitor": "val_novelty"}, "whether a larger 'val_novelty' is better"),
         ({"monitor": "val_loss"}, "There is no metric 'val_loss'"),
         ({"pruner": object()}, "are Optuna's"),
-        ({"trials": 0}, "`trials` must be a whole number >= 1"),
-        ({"batch": 0}, "`batch` must be a whole number >= 1"),
+        ({"trials": 0}, "`trials` must be an integer >= 1"),
+        ({"batch": 0}, "`batch` must be an integer >= 1"),
     ],
 )
 def test_bad_input_is_refused(given, message):

@@ -118,7 +118,7 @@ def test_a_recipe_is_what_train_makes_of_it(monkeypatch, tmp_path):
     [
         (["mnist-perceptron", "--set", "rate=1"], "unknown key 'rate'"),
         (["mnist-perceptron", "--set", "lr"], "--set lr: write a key and its values"),
-        (["mnist-perceptron", "--seeds", "5-2"], "--seeds 5-2: give whole numbers"),
+        (["mnist-perceptron", "--seeds", "5-2"], "--seeds 5-2: give integers"),
         (["mnist-perceptron", "--seeds", ","], "no seed"),
         (["mnist-perceptron", "--seeds", "0-9999999"], "are too many"),
         (["mnist-vae", "--set", "momentum=0.5"], "which has none"),

@@ -19,7 +19,7 @@ DIFFERENT = {
     "rms_normalization": ROUNDED,
     "soft_shrink": ROUNDED,
     "moments": ROUNDED,
-    "stack": "Keras on TensorFlow turns all whole numbers into int32 here alone",
+    "stack": "Keras on TensorFlow turns all integers into int32 here alone",
     "max_pool": "Keras on TensorFlow makes float32 of every float type",
     "select": "Keras on TensorFlow makes int64 of bool and a Python number",
 } | dict.fromkeys(

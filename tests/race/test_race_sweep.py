@@ -47,9 +47,9 @@ def test_every_combination_is_a_point():
         (["lr=nan"], "'nan' is none of the numbers"),
         (["lr=0.1,fast"], "'fast' is none of the numbers above 0"),
         (["momentum=1"], "from 0 to below 1"),
-        (["batch-size=64.5"], "'64.5' is none of the whole numbers of at least 1"),
-        (["epochs=0"], "whole numbers of at least 1"),
-        (["seed=-1"], "whole numbers of at least 0"),
+        (["batch-size=64.5"], "'64.5' is none of the integers of at least 1"),
+        (["epochs=0"], "integers of at least 1"),
+        (["seed=-1"], "integers of at least 0"),
         (["lr=0.1", "lr=0.5"], "lr is there twice"),
     ],
 )

@@ -21,7 +21,7 @@ CALL_FUNCTIONS = {
 }
 BASES = {"Function", "SegmentReduction"}
 
-# On x of (None, 4, 4), positive, and rows of (None, 4) that are whole numbers.
+# On x of (None, 4, 4), positive, and rows of (None, 4) that are integers.
 SAMPLE = {
     "angle": lambda o, x, rows: o.angle(x),
     "append": lambda o, x, rows: o.append(x, x, axis=1),

@@ -333,7 +333,7 @@ def test_models_of_several_inputs_and_outputs_name_them() -> None:
     for row, reason in (
         ([1, 2], r'rows\[0\] must be {"b": …, "ä": …}'),
         ({"ä": [1, 2]}, "must be"),
-        ({"ä": [1, 2], "b": 1.5}, "whole numbers"),
+        ({"ä": [1, 2], "b": 1.5}, "integers"),
         ({"ä": [1, 2], "b": 1 << 40}, "int32"),
     ):
         with pytest.raises(Refused, match=reason):

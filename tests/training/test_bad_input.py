@@ -130,7 +130,7 @@ def test_batch_larger_than_the_data_says_so_and_goes_on():
     with pytest.warns(UserWarning, match="batch_size=100 is larger.*one batch of 8"):
         classifier().fit(rows(8, 4), np.zeros(8, int), batch_size=100, verbose=0)
     refused(
-        "`batch_size` must be a whole number >= 1, got 0",
+        "`batch_size` must be an integer >= 1, got 0",
         lambda: classifier().fit(rows(8, 4), np.zeros(8, int), batch_size=0),
     )
 

@@ -265,20 +265,20 @@ def test_stopping_is_for_one_call():
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"epochs": -1}, "`epochs` must be a whole number >= 0, got -1"),
-        ({"steps_per_epoch": 0}, "`steps_per_epoch` must be a whole number >= 1"),
-        ({"steps_per_epoch": -2}, "`steps_per_epoch` must be a whole number >= 1"),
-        ({"steps_per_epoch": 1.5}, "`steps_per_epoch` must be a whole number >= 1"),
-        ({"batch_size": 0}, "`batch_size` must be a whole number >= 1, got 0"),
-        ({"batch_size": -1}, "`batch_size` must be a whole number >= 1, got -1"),
+        ({"epochs": -1}, "`epochs` must be an integer >= 0, got -1"),
+        ({"steps_per_epoch": 0}, "`steps_per_epoch` must be an integer >= 1"),
+        ({"steps_per_epoch": -2}, "`steps_per_epoch` must be an integer >= 1"),
+        ({"steps_per_epoch": 1.5}, "`steps_per_epoch` must be an integer >= 1"),
+        ({"batch_size": 0}, "`batch_size` must be an integer >= 1, got 0"),
+        ({"batch_size": -1}, "`batch_size` must be an integer >= 1, got -1"),
         ({"validation_split": 1.0}, r"`validation_split` must lie in \[0, 1\)"),
         ({"validation_split": -0.1}, r"`validation_split` must lie in \[0, 1\)"),
         ({"validation_split": float("nan")}, r"`validation_split` must lie in"),
         ({"initial_epoch": 3, "epochs": 2}, "`initial_epoch` 3 lies beyond"),
-        ({"initial_epoch": -1}, "`initial_epoch` must be a whole number >= 0"),
-        ({"validation_steps": 0}, "`validation_steps` must be a whole number >= 1"),
-        ({"validation_batch_size": 0}, "`validation_batch_size` must be a whole"),
-        ({"validation_freq": 0}, "`validation_freq` must be a whole number >= 1"),
+        ({"initial_epoch": -1}, "`initial_epoch` must be an integer >= 0"),
+        ({"validation_steps": 0}, "`validation_steps` must be an integer >= 1"),
+        ({"validation_batch_size": 0}, "`validation_batch_size` must be an integer"),
+        ({"validation_freq": 0}, "`validation_freq` must be an integer >= 1"),
     ],
 )
 def test_senseless_numbers_of_fit_are_refused(options, text):
@@ -293,7 +293,7 @@ def test_senseless_numbers_of_fit_are_refused(options, text):
 def test_senseless_numbers_of_evaluate_and_predict_are_refused(verb, name, value):
     x = np.ones((4, 1))
     arrays = (x,) if verb == "predict" else (x, x)
-    with pytest.raises(ValueError, match=f"`{name}` must be a whole number >= 1"):
+    with pytest.raises(ValueError, match=f"`{name}` must be an integer >= 1"):
         getattr(model_of(ganglion), verb)(*arrays, verbose=0, **{name: value})
 
 
@@ -362,7 +362,7 @@ def test_steps_per_execution_groups_the_hooks_of_a_stream():
     noting.on_batch_end = lambda batch, logs=None: older.append(batch)
     model.fit(np.ones((7, 1)), np.ones((7, 1)), 1, callbacks=[noting], verbose=0)
     assert older == [1, 3, 5, 7]
-    with pytest.raises(ValueError, match="`steps_per_execution` must be a whole"):
+    with pytest.raises(ValueError, match="`steps_per_execution` must be an integer"):
         model.compile("sgd", "mse", steps_per_execution=0)
 
 

@@ -103,7 +103,7 @@ def test_a_seed_fixes_all_random_numbers():
             )
         )
     assert drawn[0] == drawn[1]
-    with pytest.raises(ValueError, match=r"whole number, not 1\.5"):
+    with pytest.raises(ValueError, match=r"integer, not 1\.5"):
         utils.set_random_seed(1.5)
 
 

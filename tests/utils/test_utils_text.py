@@ -145,7 +145,7 @@ def test_a_table_of_other_things_than_numbers_is_refused():
     tokenizer.fit_on_texts(TEXTS)
     config = json.loads(tokenizer.to_json())
     config["config"]["word_index"] = '{"the": "one"}'
-    with pytest.raises(ValueError, match="else than whole numbers"):
+    with pytest.raises(ValueError, match="else than integers"):
         text.tokenizer_from_json(json.dumps(config))
 
 

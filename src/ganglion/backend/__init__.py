@@ -322,7 +322,7 @@ def random_uniform(
     dtype: Any = None,
     seed: Any = None,
 ) -> Any:
-    """Draw evenly from a range; whole numbers, if the type is one of these."""
+    """Draw evenly from a range; integers, if the type is one of these."""
     if dtype is not None and is_int_dtype(dtype):
         return random.randint(shape, int(minval), int(maxval), dtype, seed)
     return random.uniform(shape, minval, maxval, dtype, seed)

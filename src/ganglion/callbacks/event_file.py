@@ -152,7 +152,7 @@ def _key(field: int, wire_type: int) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """Encode a whole number, seven bits a byte, the lowest first.
+    """Encode an integer, seven bits a byte, the lowest first.
 
     >>> _varint(300).hex()
     'ac02'

@@ -111,10 +111,10 @@ def _dictionary(value: Any) -> dict[str, Any]:
 
 
 def whole_number(state: dict[str, Any], name: str) -> int:
-    """Return a whole number of a state; refuse anything else."""
+    """Return an integer of a state; refuse anything else."""
     value = state[name]
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"{name!r} is {value!r}, not a whole number")
+        raise ValueError(f"{name!r} is {value!r}, not an integer")
     return value
 
 

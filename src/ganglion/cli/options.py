@@ -58,7 +58,7 @@ def above_zero(value: float) -> None:
 def count_or_share(value: float) -> None:
     """Refuse what neither counts images nor is a share of them."""
     if not (value >= 0 and math.isfinite(value)) or (value >= 1 and value % 1):
-        raise ValueError(f"{value:g}: give a whole number, or a share between 0 and 1.")
+        raise ValueError(f"{value:g}: give an integer, or a share between 0 and 1.")
 
 
 def parse_size(text: str | None) -> int | tuple[int, int] | None:

@@ -249,7 +249,7 @@ def _cifar_sheet(data: bytes) -> Bytes:
 def _json_labels(data: bytes) -> Bytes:
     labels = np.array(budget.parsed_json(data))
     if labels.ndim != 1 or labels.dtype.kind != "i":
-        raise ValueError("the label file is not a list of whole numbers")
+        raise ValueError("the label file is not a list of integers")
     if labels.size and (labels.min() < 0 or labels.max() > 9):
         raise ValueError("the label file has a label outside 0 to 9")
     return labels.astype(np.uint8)[:, None]

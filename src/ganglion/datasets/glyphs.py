@@ -77,7 +77,7 @@ def _checked(value: SupportsIndex, name: str) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} must be a whole number, not {value!r}") from None
+        raise TypeError(f"{name} must be an integer, not {value!r}") from None
     if number < 0:
         raise ValueError(f"{name} must not be negative, got {number}")
     return number
@@ -262,7 +262,7 @@ class Dice:
         return total
 
     def octets(self, *shape: int) -> Bytes:
-        """Whole numbers from 0 to 255, at an eighth of the cost of ``uniform``."""
+        """Integers from 0 to 255, at an eighth of the cost of ``uniform``."""
         raw = self._philox.random_raw(-(-int(np.prod(shape)) // 8))
         octets = np.asarray(raw, dtype="<u8").view(np.uint8)
         return octets[: int(np.prod(shape))].reshape(shape)

@@ -36,7 +36,7 @@ def encode(image: npt.ArrayLike, level: int = 6) -> bytes:
     is_image = array.ndim == 3 and array.shape[2] in colour_types and array.size
     if not is_image or array.dtype != np.uint8:
         raise ValueError(
-            "A PNG needs whole numbers from 0 to 255 (uint8) of shape (height, width, "
+            "A PNG needs integers from 0 to 255 (uint8) of shape (height, width, "
             f"1, 3 or 4), not {array.dtype} of shape {array.shape}."
         )
     height, width, channels = array.shape

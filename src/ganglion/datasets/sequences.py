@@ -107,7 +107,7 @@ def lists(data: bytes) -> list[list[int]]:
     rows: list[Any] = array.items if isinstance(array, _PickledArray) else [None]
     is_sound = len(rows) == math.prod(shape) and all(type(row) is list for row in rows)
     if not is_sound or not set(map(type, itertools.chain(*rows))) <= {int}:
-        raise RefusedError("it holds something else than lists of whole numbers")
+        raise RefusedError("it holds something else than lists of integers")
     return rows
 
 

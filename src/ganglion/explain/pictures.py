@@ -50,7 +50,7 @@ def overlay(
     """Lay heat over images: cold areas stay as they are, hot ones glow.
 
     Args:
-        images: Pixels (images, height, width, 1 or 3): whole numbers, or floats whose
+        images: Pixels (images, height, width, 1 or 3): integers, or floats whose
             range is found by their extremes.
         maps: Heat from 0 to 1, (images, any height, any width).
         scale: How many times to enlarge; the images stay in squares, the heat smooth.

@@ -1,4 +1,4 @@
-"""Folders of images: found, decoded once, split, and kept as whole numbers.
+"""Folders of images: found, decoded once, split, and kept as integers.
 
     >>> from ganglion import images
     >>> data = images.load("photos", test=192)  # doctest: +SKIP

@@ -88,7 +88,7 @@ def pillow(part: str = "Image") -> Any:
 
 
 def decode(source: str | os.PathLike[str] | bytes, form: Form) -> np.ndarray:
-    """Return an image file as whole numbers (rows, columns, channels)."""
+    """Return an image file as integers (rows, columns, channels)."""
     try:
         with _opened(source) as image, _room_for(image.size[0] * image.size[1]):
             _hasten(image, form)

@@ -42,7 +42,7 @@ _GREY = ("L", "LA", "1", "I", "I;16", "I;16B", "I;16L")
 class Images:
     """Some images with the class of each, and the files they are from."""
 
-    x: np.ndarray  # whole numbers from 0 to 255: (images, rows, columns, channels)
+    x: np.ndarray  # integers from 0 to 255: (images, rows, columns, channels)
     y: np.ndarray  # class numbers
     files: tuple[Path, ...]
 
@@ -162,7 +162,7 @@ def held_out(wanted: float | None, rows: int) -> int:
     wanted = TEST_SHARE if wanted is None else wanted
     if wanted < 0 or (wanted >= 1 and wanted != int(wanted)):
         raise ImagesError(
-            f"{wanted} images cannot be held out: give a whole number, or a share "
+            f"{wanted} images cannot be held out: give an integer, or a share "
             "between 0 and 1."
         )
     return int(wanted) if wanted >= 1 else round(wanted * rows)

@@ -128,11 +128,11 @@ def refuse(layer: Layer, name: str, value: Any) -> None:
 
 
 class NotAnIntegerError(TypeError, ValueError):
-    """A value that is not a whole number: Keras raises the one or the other."""
+    """A value that is not an integer: Keras raises the one or the other."""
 
 
 def positive(value: Any, name: str) -> int:
-    """Return a whole number of at least one."""
+    """Return an integer of at least one."""
     is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not is_whole:
         raise NotAnIntegerError(
@@ -158,7 +158,7 @@ def share(value: Any, name: str) -> float:
 
 
 def sizes(value: Any, rank: int, name: str) -> tuple[int, ...]:
-    """Return one positive whole number per spatial axis."""
+    """Return one positive integer per spatial axis."""
     try:
         return spread(value, rank, name)
     except (TypeError, ValueError):
@@ -167,13 +167,13 @@ def sizes(value: Any, rank: int, name: str) -> tuple[int, ...]:
         values = f", including values {wrong} that do not satisfy `value > 0`"
         raise ValueError(
             f"The `{name}` argument must be a tuple of {rank} integers. Received "
-            f"{name}={value!r}{values if wrong else ''}. One positive whole number "
+            f"{name}={value!r}{values if wrong else ''}. One positive integer "
             "holds for all axes."
         ) from None
 
 
 def pair(value: Any, name: str) -> tuple[int, int]:
-    """Return two whole numbers, before and after, neither negative."""
+    """Return two integers, before and after, neither negative."""
     both = (value, value) if isinstance(value, (int, np.integer)) else value
     try:
         low, high = (int(n) for n in both)
@@ -181,7 +181,7 @@ def pair(value: Any, name: str) -> tuple[int, int]:
         low = high = -1
     if low < 0 or high < 0:
         raise ValueError(
-            f"`{name}` must be one or two whole numbers, none negative, got {value!r}."
+            f"`{name}` must be one or two integers, none negative, got {value!r}."
         )
     return low, high
 
@@ -191,7 +191,7 @@ def pairs(value: Any, rank: int, name: str) -> tuple[tuple[int, int], ...]:
     each = (value,) * rank if isinstance(value, (int, np.integer)) else value
     if not isinstance(each, (list, tuple)) or len(each) != rank:
         raise ValueError(
-            f"`{name}` must be a whole number, or {rank} numbers or pairs of numbers, "
+            f"`{name}` must be an integer, or {rank} numbers or pairs of numbers, "
             f"got {value!r}."
         )
     return tuple(pair(border, name) for border in each)

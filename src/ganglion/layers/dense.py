@@ -116,7 +116,7 @@ class Dense(Quantizable):
 
 @export("keras.layers")
 class Embedding(Quantizable):
-    """A row of numbers for each whole number.
+    """A row of numbers for each integer.
 
     >>> import numpy as np
     >>> Embedding(10, 4)(np.array([[1, 2, 3]])).shape

@@ -193,7 +193,7 @@ def _as_shape(value: Any) -> Shape:
     sizes = (value,) if isinstance(value, int) or value is None else tuple(value)
     if any(n is not None and (not isinstance(n, int) or n < 1) for n in sizes):
         raise ValueError(
-            f"`output_shape` must hold positive whole numbers or None, got {value!r}."
+            f"`output_shape` must hold positive integers or None, got {value!r}."
         )
     return sizes
 

@@ -77,7 +77,7 @@ class InputSpec:
 
 
 def _axes_from(axes: Any, ndim: int | None) -> dict[int, Any]:
-    """Return sizes by their axes, as whole numbers."""
+    """Return sizes by their axes, as integers."""
     try:
         sizes = {int(axis): size for axis, size in dict(axes or {}).items()}
     except (TypeError, ValueError):

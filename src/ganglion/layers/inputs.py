@@ -144,7 +144,7 @@ def _checked(shape: Any, name: str) -> Shape:
     for size in sizes:
         if size is not None and (not isinstance(size, (int, np.integer)) or size < 0):
             raise ValueError(
-                f"`{name}` must hold whole numbers (None: any size), got {shape!r}."
+                f"`{name}` must hold integers (None: any size), got {shape!r}."
             )
     return tuple(None if size is None else int(size) for size in sizes)
 

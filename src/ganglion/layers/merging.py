@@ -287,7 +287,7 @@ class Dot(_Merge):
         if not isinstance(axes, int) and not (
             is_pair and all(isinstance(axis, int) for axis in axes)
         ):
-            raise ValueError(f"`axes` must be one or two whole numbers, got {axes!r}.")
+            raise ValueError(f"`axes` must be one or two integers, got {axes!r}.")
         self.axes = axes
         self.normalize = normalize
 

@@ -379,7 +379,7 @@ def _sizes_or_none(value: Any, name: str) -> tuple[int, ...] | None:
         isinstance(n, (int, np.integer)) for n in sizes
     ):
         raise ValueError(
-            f"Invalid `{name}`: it must be a whole number, a list or tuple of them, or "
+            f"Invalid `{name}`: it must be an integer, a list or tuple of them, or "
             f"None, got {value!r}."
         )
     return tuple(int(n) for n in sizes) or None

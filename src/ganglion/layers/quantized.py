@@ -27,7 +27,7 @@ _INT4 = (-8, 7)
 
 
 class Quantizable(Calibrated):
-    """An adaptable layer that can hold its weight as whole numbers.
+    """An adaptable layer that can hold its weight as integers.
 
     Of 8 bits, the weight is ``numbers / scale``: a subclass says along which axes it
     has one scale (`_scaled_axes`), how scales are kept (`_kept_scale`), and how they
@@ -68,7 +68,7 @@ class Quantizable(Calibrated):
     def quantize(
         self, mode: Any = None, type_check: bool = True, config: Any = None
     ) -> None:
-        """Turn the weight into whole numbers, or products into those of float8."""
+        """Turn the weight into integers, or products into those of float8."""
         config = resolved(mode, config)
         self._check_quantize_args(config.mode)
         if type_check and not is_ours(type(self)):
@@ -212,7 +212,7 @@ class Quantizable(Calibrated):
         )
 
     def _quantized_product(self, inputs: Any) -> Any:
-        """Multiply whole numbers, and scale what comes out; adapted, if it is."""
+        """Multiply integers, and scale what comes out; adapted, if it is."""
         if self.quantization_mode == "float8":
             return self._float8_product(inputs)
         if self.quantization_mode in CALIBRATED_MODES:

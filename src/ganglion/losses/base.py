@@ -97,7 +97,7 @@ class Loss:
 
     @property
     def takes_class_numbers(self) -> bool:
-        """Whether the labels are class numbers, which may stay whole numbers."""
+        """Whether the labels are class numbers, which may stay integers."""
         return False
 
     @property

@@ -497,7 +497,7 @@ def _smooth_rows(name: str, label: Value, smoothing: float, axis: int) -> Value:
 
 def _check_axis(axis: Any) -> None:
     if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
-        raise ValueError(f"`axis` must be a whole number, not {axis!r}.")
+        raise ValueError(f"`axis` must be an integer, not {axis!r}.")
 
 
 @loss_function()
@@ -592,7 +592,7 @@ class SparseCategoricalCrossentropy(FunctionLoss, fn=sparse_categorical_crossent
         self._set(locals())
 
 
-# Labels reach this function as they are: a whole number needs no trip through floats.
+# Labels reach this function as they are: an integer needs no trip through floats.
 sparse_categorical_crossentropy.takes_class_numbers = True
 
 mse = MSE = mean_squared_error

@@ -174,7 +174,7 @@ def _checked_seed(index: int, seed: Any) -> int:
     is_whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
     if not is_whole or not 0 <= seed < 2**32:
         raise ValueError(
-            f"The seed of setting {index} must be a whole number from 0 to 2**32 - 1, "
+            f"The seed of setting {index} must be an integer from 0 to 2**32 - 1, "
             f"got {seed!r}."
         )
     return int(seed)

@@ -34,7 +34,7 @@ class Uniform:
 
     @property
     def is_whole(self) -> bool:
-        """Whether these are whole numbers."""
+        """Whether these are integers."""
         ends = (self.low, self.high, 1 if self.step is None else self.step)
         return self.step is not None and all(isinstance(end, int) for end in ends)
 
@@ -67,10 +67,10 @@ def uniform(low: float, high: float, log: bool = False) -> Uniform:
 
 
 def integer(low: int, high: int, step: int = 1, log: bool = False) -> Uniform:
-    """Return a range of whole numbers to search, both ends included."""
+    """Return a range of integers to search, both ends included."""
     for number in (low, high, step):
         if int(number) != number:
-            raise ValueError(f"A range of whole numbers, but {number} is none.")
+            raise ValueError(f"A range of integers, but {number} is none.")
     return Uniform(int(low), int(high), int(step), log)
 
 
@@ -132,7 +132,7 @@ class RandomTrial:
     def suggest_int(
         self, name: str, low: int, high: int, *, step: int = 1, log: bool = False
     ) -> int:
-        """Draw a whole number."""
+        """Draw an integer."""
         if log:
             ends = math.log(low - 0.5), math.log(high + 0.5)
             drawn = round(math.exp(self._draws.uniform(*ends)))
@@ -261,7 +261,7 @@ class HyperParameters:
         parent_name: str | None = None,
         parent_values: Any = None,
     ) -> Any:
-        """Choose a whole number."""
+        """Choose an integer."""
         space = integer(min_value, max_value, 1 if step is None else step)
         return self._number(space, name, sampling, (parent_name, parent_values))
 

@@ -70,7 +70,7 @@ def parse_seeds(text: str) -> list[int]:
         first, last = (int(n or match[1]) for n in match.groups()) if match else (1, 0)
         if first > last or last >= 2**32:
             raise ValueError(
-                f"--seeds {part}: give whole numbers from 0 to 2**32 - 1 and ranges of "
+                f"--seeds {part}: give integers from 0 to 2**32 - 1 and ranges of "
                 "them, as in 0-9,17."
             )
         if last - first >= MOST_SEEDS:

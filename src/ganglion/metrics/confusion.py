@@ -116,7 +116,7 @@ def _one_class(label: Value, prediction: Value, number: int) -> tuple[Value, Val
 def _above(prediction: Value, thresholds: list[float]) -> Value:
     """Compare (1, ...) predictions with T thresholds; the result has T rows.
 
-    Even thresholds are whole numbers after scaling: Keras counts that way, and the
+    Even thresholds are integers after scaling: Keras counts that way, and the
     rounding of `i / (T - 1)` would decide differently for predictions on a threshold.
     """
     limits = np.asarray(thresholds, prediction.dtype)

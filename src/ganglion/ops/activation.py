@@ -26,7 +26,7 @@ __all__ = [
 
 @op
 def relu(x: Any) -> Any:
-    """Return x where it is positive, else 0; whole numbers stay."""
+    """Return x where it is positive, else 0; integers stay."""
     value = floating_unless_whole(x)
     return p.maximum(value, s.fill(0, value))
 
@@ -38,7 +38,7 @@ def _flat_outside(value: Value, low: float, high: float) -> Value:
 
 @op
 def relu6(x: Any) -> Any:
-    """Return x limited to 0 ... 6; whole numbers stay."""
+    """Return x limited to 0 ... 6; integers stay."""
     return _flat_outside(floating_unless_whole(x), 0, 6)
 
 

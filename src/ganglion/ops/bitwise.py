@@ -1,4 +1,4 @@
-"""The bits of whole numbers: logic and shifts, named as in NumPy."""
+"""The bits of integers: logic and shifts, named as in NumPy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Bits(Protocol):
 def _whole(name: str, value: Value) -> Value:
     if value.dtype.kind not in "iub":
         raise TypeError(
-            f"ops.{name} works on the bits of whole numbers or bool, not on "
+            f"ops.{name} works on the bits of integers or bool, not on "
             f"{value.dtype.name}: cast first."
         )
     return value

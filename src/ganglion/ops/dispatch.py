@@ -282,7 +282,7 @@ def astype(x: Any, dtype: Any) -> Value:
 
 
 def floating(x: Any) -> Value:
-    """Return any array-like as floats; whole numbers become the default float type.
+    """Return any array-like as floats; integers become the default float type.
 
     Complex numbers stay what they are.
     """
@@ -292,13 +292,13 @@ def floating(x: Any) -> Value:
 
 
 def floating_unless_whole(x: Any) -> Value:
-    """Return whole numbers as they are, anything else as floats."""
+    """Return integers as they are, anything else as floats."""
     value = read(x)
     return value if value.dtype.kind in "iu" else floating(value)
 
 
 def floating_with_room(x: Any) -> Value:
-    """Return any array-like as floats; 64-bit whole numbers become float64."""
+    """Return any array-like as floats; 64-bit integers become float64."""
     value = read(x)
     is_wide = value.dtype.kind in "iu" and value.dtype.itemsize == 8
     return astype(value, "float64") if is_wide else floating(value)
@@ -380,7 +380,7 @@ def one_axis(axis: int | np.integer, ndim: int) -> int:
     try:
         number = operator.index(axis)
     except TypeError:
-        raise TypeError(f"`axis` must be one whole number, got {axis!r}.") from None
+        raise TypeError(f"`axis` must be one integer, got {axis!r}.") from None
     if not -ndim <= number < ndim:
         raise ShapeError(f"axis {number} is out of bounds for an array of {ndim} axes")
     return number % ndim

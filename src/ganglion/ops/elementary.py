@@ -150,12 +150,11 @@ def logaddexp2(x1: Any, x2: Any) -> Any:
 
 @op
 def ldexp(x1: Any, x2: Any) -> Any:
-    """Return x1 * 2**x2, for a whole number x2."""
+    """Return x1 * 2**x2, for an integer x2."""
     exponent = read(x2)
     if exponent.dtype.kind not in "iu":
         raise TypeError(
-            f"ops.ldexp: the exponent x2 must be a whole number, not "
-            f"{exponent.dtype.name}."
+            f"ops.ldexp: the exponent x2 must be an integer, not {exponent.dtype.name}."
         )
     a, b = map(floating, promoted(x1, exponent))
     # In two steps, neither of which overflows before the result does.
@@ -227,19 +226,19 @@ _NEXT_HALF = _on_host("nextafter_half", np.nextafter, lambda node, g: [g, None])
 def _divisors(name: str, primitive: Op, x1: Any, x2: Any) -> Value:
     a, b = promoted(x1, x2)
     if a.dtype.kind not in "iu":
-        raise TypeError(f"ops.{name} takes whole numbers, not {a.dtype.name}.")
+        raise TypeError(f"ops.{name} takes integers, not {a.dtype.name}.")
     return primitive(a, b)
 
 
 @op
 def gcd(x1: Any, x2: Any) -> Any:
-    """Return the greatest common divisor of whole numbers."""
+    """Return the greatest common divisor of integers."""
     return _divisors("gcd", _GCD, x1, x2)
 
 
 @op
 def lcm(x1: Any, x2: Any) -> Any:
-    """Return the least common multiple of whole numbers."""
+    """Return the least common multiple of integers."""
     return _divisors("lcm", _LCM, x1, x2)
 
 
@@ -275,7 +274,7 @@ def _range(old: np.dtype, new: np.dtype) -> tuple[Any, Any]:
     low, high = max(low, old_low), min(high, old_high)
     if not is_float_dtype(old):
         return int(low), int(high)
-    # The largest whole number of a type may round up to a float beyond it.
+    # The largest integer of a type may round up to a float beyond it.
     low, high = old.type(low), old.type(high)
     if not is_float_dtype(new) and float(high) > np.iinfo(new).max:
         high = np.nextafter(high, old.type(0))

@@ -138,7 +138,7 @@ def _slice(value: Value, axis: int, key: builtins.slice) -> Value:
 
 
 def _from_front(indices: Any, size: int) -> Value:
-    """Return whole numbers that count rows from the front."""
+    """Return integers that count rows from the front."""
     index = astype(indices, "int32")
     require_range(index, -size, size)
     if isinstance(index, Constant):

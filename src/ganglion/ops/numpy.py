@@ -193,7 +193,7 @@ def cosh(x: Any) -> Any:
 
 @op
 def mod(x1: Any, x2: Any) -> Any:
-    """Remainder with the sign of the divisor; of a whole number by 0 it is 0."""
+    """Remainder with the sign of the divisor; of an integer by 0 it is 0."""
     a, b = map(numeric, promoted(x1, x2))
     return p.remainder(a, b if is_float(b.dtype) else _safe_divisor(b))
 
@@ -211,7 +211,7 @@ def _safe_divisor(b: Value) -> Value:
 
 @op
 def divide(x1: Any, x2: Any) -> Any:
-    """Divide element by element; whole numbers give floats."""
+    """Divide element by element; integers give floats."""
     a, b = promoted(x1, x2)
     return p.divide(floating(a), floating(b))
 
@@ -221,7 +221,7 @@ true_divide = divide
 
 @op
 def floor_divide(x1: Any, x2: Any) -> Any:
-    """Divide and round down, keeping the type; 0 where a whole number meets 0."""
+    """Divide and round down, keeping the type; 0 where an integer meets 0."""
     a, b = promoted(x1, x2)
     if is_float(a.dtype):
         return p.floor(p.divide(a, b))
@@ -237,7 +237,7 @@ def floor_divide(x1: Any, x2: Any) -> Any:
 
 
 def _quotient(a: Value, b: Value) -> Value:
-    """Divide whole numbers in doubles and round to the nearest."""
+    """Divide integers in doubles and round to the nearest."""
     wide = p.divide(astype(a, "float64"), astype(b, "float64"))
     return astype(p.round(wide), a.dtype)
 
@@ -278,7 +278,7 @@ def _product_by_bits(a: Value, b: Value) -> Value:
 
 
 def _product_of_powers(a: Value, exponent: int) -> Value:
-    """Raise whole numbers to a power by squaring, exactly."""
+    """Raise integers to a power by squaring, exactly."""
     power_ = s.fill(1, a)
     while exponent:
         if exponent & 1:
@@ -297,7 +297,7 @@ def absolute(x: Any) -> Any:
 
 @op
 def round(x: Any, decimals: int = 0) -> Any:  # noqa: A001 (Keras' name)
-    """Round to a number of decimals, halves to even; whole numbers stay."""
+    """Round to a number of decimals, halves to even; integers stay."""
     value = read(x)
     if not is_float(value.dtype) and decimals >= 0:
         return value
@@ -398,7 +398,7 @@ def hypot(x1: Any, x2: Any) -> Any:
 
 @op
 def trunc(x: Any) -> Any:
-    """Round towards zero; whole numbers stay."""
+    """Round towards zero; integers stay."""
     value = read(x)
     if value.dtype.kind != "f":
         return value
@@ -428,7 +428,7 @@ def nan_to_num(x: Any, nan: float = 0.0, posinf: Any = None, neginf: Any = None)
     """Replace NaN and infinities by numbers."""
     value = read(x)
     if not s.is_float(value.dtype):
-        return value  # whole numbers are neither NaN nor infinite
+        return value  # integers are neither NaN nor infinite
     bounds = finfo(value.dtype)
     top = float(bounds.max) if posinf is None else posinf
     low = float(bounds.min) if neginf is None else neginf

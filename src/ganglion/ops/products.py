@@ -36,7 +36,7 @@ __all__ = [
 def factors(*operands: Any) -> tuple[list[Value], np.dtype]:
     """Return factors as numbers of one type, and the type of their product.
 
-    Whole numbers stay whole, as in Keras; of bool, a product is whether any pair is
+    Integers stay whole, as in Keras; of bool, a product is whether any pair is
     true.
     """
     values = [read(x) for x in operands]

@@ -62,7 +62,7 @@ def _reduce(primitive: Op, x: Value, axis: Any, keepdims: bool) -> Value:
 
 
 def _roomy(value: Value) -> Value:
-    """Give small whole numbers room for their sum, as Keras does."""
+    """Give small integers room for their sum, as Keras does."""
     if value.dtype.kind == "b" or value.dtype.name in ("int8", "int16"):
         return astype(value, "int32")
     return astype(value, "uint32") if value.dtype.name in _SMALL else value
@@ -117,7 +117,7 @@ def _filled(value: Value, axis: Any, keepdims: bool, number: Any) -> Value:
 
 
 def _mirrored(value: Value) -> Value:
-    """Turn the order of elements round: floats by sign, whole numbers by -1 - x."""
+    """Turn the order of elements round: floats by sign, integers by -1 - x."""
     if is_float(value.dtype):
         return p.negative(value)
     ones = Constant(np.array(-1).astype(value.dtype))  # all bits set, also unsigned

@@ -133,7 +133,7 @@ def _between(reader: _Reader, rows: Any, columns: Any) -> Value:
 
 
 class _Reader:
-    """Pixels by whole numbers of rows and columns, which may lie outside."""
+    """Pixels by integers of rows and columns, which may lie outside."""
 
     def __init__(self, x: Value, dtype: Any, filling: Filling, width: int) -> None:
         count, self._height, self._width, self._channels = x.shape
@@ -183,7 +183,7 @@ def _wound(position: Any, size: int) -> Any:
 
 
 def folded(position: Any, size: int, filling: Filling) -> Any:
-    """Return the pixel that stands for a whole number, which may lie outside."""
+    """Return the pixel that stands for an integer, which may lie outside."""
     if filling.mode == "reflect":
         around = mod(position, float(2 * size))
         position = where(around < float(size), around, float(2 * size - 1) - around)

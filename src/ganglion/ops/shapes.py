@@ -32,7 +32,7 @@ __all__ = [
 
 
 def is_one(x: Any) -> bool:
-    """Return whether this is one whole number, and no sequence of them."""
+    """Return whether this is one integer, and no sequence of them."""
     return isinstance(x, (int, np.integer))
 
 
@@ -176,7 +176,7 @@ def broadcast_to(x: Any, shape: Any) -> Any:
 def concatenate(xs: Any, axis: int = 0) -> Any:
     """Join arrays along an axis."""
     if not is_one(axis):
-        raise ValueError(f"concatenate: `axis` must be a whole number, got {axis!r}.")
+        raise ValueError(f"concatenate: `axis` must be an integer, got {axis!r}.")
     values = _one_type(xs)
     if len(values) == 1:
         return values[0]

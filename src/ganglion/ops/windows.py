@@ -143,7 +143,7 @@ def conv(
 
 
 def _result_type(*operands: Any) -> np.dtype:
-    """Return the type of a convolution: whole numbers stay whole, as in Keras."""
+    """Return the type of a convolution: integers stay whole, as in Keras."""
     values = [read(x) for x in operands]
     if all(value.dtype.kind in "iu" for value in values):
         return common_type(values)

@@ -339,7 +339,7 @@ class Adafactor(Optimizer):
         self._v: list[Variable] = []
         for variable in variables:
             if len(variable.shape) < 2:
-                # Nothing to factor: Keras' files hold two whole numbers instead.
+                # Nothing to factor: Keras' files hold two integers instead.
                 shapes: list[Any] = [(), ()]
                 dtype = "int32"
             else:

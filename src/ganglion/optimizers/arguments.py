@@ -84,13 +84,13 @@ def optional_number(name: str, value: Any, *, open_low: bool = False) -> float |
 
 
 def optional_count(name: str, value: Any, least: int) -> int | None:
-    """Return an argument that may be None as a whole number of at least `least`."""
+    """Return an argument that may be None as an integer of at least `least`."""
     if value is None:
         return None
     is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not is_whole or value < least:
         raise ValueError(
-            f"`{name}` must be None or a whole number from {least} on, got {value!r}."
+            f"`{name}` must be None or an integer from {least} on, got {value!r}."
         )
     return int(value)
 

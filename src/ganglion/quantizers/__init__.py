@@ -1,4 +1,4 @@
-"""Quantizers: weights and activations as small whole numbers.
+"""Quantizers: weights and activations as small integers.
 
 >>> from ganglion import quantizers
 >>> quantizers.get("abs_max_quantizer").output_dtype

@@ -41,7 +41,7 @@ def abs_max_quantize(
     epsilon: float = EPSILON,
     to_numpy: bool = False,
 ) -> tuple[Any, Any]:
-    """Return whole numbers and the scale: ``inputs * scale``, rounded.
+    """Return integers and the scale: ``inputs * scale``, rounded.
 
     The largest absolute value along the axes becomes the end of the range.
 
@@ -68,7 +68,7 @@ def abs_max_quantize_grouped_with_zero_point(
     epsilon: float = EPSILON,
     to_numpy: bool = False,
 ) -> tuple[Any, Any, Any]:
-    """Return whole numbers, scales and zero points of blocks of rows of a matrix.
+    """Return integers, scales and zero points of blocks of rows of a matrix.
 
     Each block and column has a scale and a zero point of its own:
     ``inputs = (numbers - zero) * scale``.
@@ -125,7 +125,7 @@ class AbsMaxQuantizer(Quantizer):
             )
 
     def __call__(self, x: Any, axis: Any = None, to_numpy: bool = False) -> Any:
-        """Return the whole numbers and the scale, by these axes or its own."""
+        """Return the integers and the scale, by these axes or its own."""
         chosen = self.axis if axis is None else axis
         return abs_max_quantize(
             x,

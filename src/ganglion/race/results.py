@@ -225,7 +225,7 @@ class _WrongError(ValueError):
     """A value that does not fit; says where it stands and what belongs there."""
 
 
-_NAMES: dict[Any, str] = {int: "a whole number", str: "a text", bool: "true or false"}
+_NAMES: dict[Any, str] = {int: "an integer", str: "a text", bool: "true or false"}
 
 
 def _read(kind: Any, data: Any, where: str) -> Any:

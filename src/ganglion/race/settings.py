@@ -220,7 +220,7 @@ class Key(NamedTuple):
     of_optimizer: bool = False
 
 
-_COUNT = "whole numbers of at least 1"
+_COUNT = "integers of at least 1"
 KEYS: dict[str, Key] = {
     "lr": Key("learning_rate", float, lambda v: v > 0, "numbers above 0", True),
     "momentum": Key(
@@ -229,7 +229,7 @@ KEYS: dict[str, Key] = {
     "batch-size": Key("batch_size", int, lambda v: v >= 1, _COUNT),
     "epochs": Key("epochs", int, lambda v: v >= 1, _COUNT),
     "threads": Key("threads", int, lambda v: v >= 1, _COUNT),
-    "seed": Key("seed", int, lambda v: v >= 0, "whole numbers of at least 0"),
+    "seed": Key("seed", int, lambda v: v >= 0, "integers of at least 0"),
     "precision": Key(
         "precision", str, lambda v: v in PRECISIONS, f"names {', '.join(PRECISIONS)}"
     ),

@@ -57,7 +57,7 @@ class Recipe:
 
     @property
     def takes_pixels(self) -> bool:
-        """Whether the inputs are whole numbers up to 255, scaled by the first layer."""
+        """Whether the inputs are integers up to 255, scaled by the first layer."""
         return self.layers[0][0] == "Rescaling"
 
     @property
@@ -68,7 +68,7 @@ class Recipe:
 
     @property
     def takes_tokens(self) -> bool:
-        """Whether the inputs are whole numbers that stand for something."""
+        """Whether the inputs are integers that stand for something."""
         return self.layers[0][0] == "Embedding"
 
     @property

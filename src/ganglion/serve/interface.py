@@ -232,7 +232,7 @@ def _converted(tensor: Tensor, array: np.ndarray) -> np.ndarray:
     if wanted.kind in "iu":
         limits = np.iinfo(wanted)
         if (array != np.floor(array)).any():
-            raise Refused(422, f"{tensor.name!r} takes whole numbers.")
+            raise Refused(422, f"{tensor.name!r} takes integers.")
         if array.min() < limits.min or array.max() > limits.max:
             raise Refused(422, f"{tensor.name!r} takes numbers of type {wanted}.")
     with np.errstate(over="ignore"):

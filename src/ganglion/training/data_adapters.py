@@ -30,17 +30,17 @@ PADDING = "padding"  # the column of a padded table: how many times longer it be
 
 
 def count(value: Any, name: str, least: int = 1) -> int | None:
-    """Return a whole number of at least ``least``; None stands for no choice.
+    """Return an integer of at least ``least``; None stands for no choice.
 
     >>> count(0, "steps_per_epoch")
     Traceback (most recent call last):
-    ValueError: `steps_per_epoch` must be a whole number >= 1, got 0.
+    ValueError: `steps_per_epoch` must be an integer >= 1, got 0.
     """
     if value is None:
         return None
     is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not is_whole or value < least:
-        raise ValueError(f"`{name}` must be a whole number >= {least}, got {value!r}.")
+        raise ValueError(f"`{name}` must be an integer >= {least}, got {value!r}.")
     return int(value)
 
 
@@ -69,9 +69,7 @@ def _as_whole_numbers(array: np.ndarray, name: str) -> np.ndarray:
         array = array.astype(array.dtype.newbyteorder("="))
     if array.dtype.itemsize == 8:
         if array.size and max(abs(int(array.min())), abs(int(array.max()))) >= 2**31:
-            raise ValueError(
-                f"`{name}` holds whole numbers beyond 32 bits; scale them."
-            )
+            raise ValueError(f"`{name}` holds integers beyond 32 bits; scale them.")
         array = array.astype(np.int32)
     return array
 
@@ -175,7 +173,7 @@ class ColumnLimit:
         """Refuse a column that holds a number out of range, naming its row."""
         numbers = self.part(array)
         if is_float(numbers.dtype):
-            numbers = np.trunc(numbers)  # as a cast to whole numbers does
+            numbers = np.trunc(numbers)  # as a cast to integers does
         elif numbers.dtype.kind == "b":
             numbers = numbers.astype(np.uint8)
         index = self.limit.first_bad(numbers)
@@ -325,7 +323,7 @@ def checked_batch(batch_size: Any, rows: int, stacklevel: int) -> int:
     """Return the batch size; warn when it is larger than the data."""
     batch = DEFAULT_BATCH if batch_size is None else batch_size
     if not isinstance(batch, (int, np.integer)) or batch < 1:
-        raise ValueError(f"`batch_size` must be a whole number >= 1, got {batch!r}.")
+        raise ValueError(f"`batch_size` must be an integer >= 1, got {batch!r}.")
     if batch_size is not None and batch > rows:
         warnings.warn(
             f"batch_size={batch} is larger than the data: each epoch is one batch of "

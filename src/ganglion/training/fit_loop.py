@@ -179,10 +179,10 @@ def _warn(model: Any, message: str) -> None:
 def check_epochs(epochs: Any, initial_epoch: Any) -> None:
     """Raise for epochs that are not a count, and for a start beyond the end."""
     if not isinstance(epochs, (int, np.integer)):
-        raise TypeError(f"`epochs` must be a whole number, got {epochs!r}.")
+        raise TypeError(f"`epochs` must be an integer, got {epochs!r}.")
     count(epochs, "epochs", least=0)
     if initial_epoch is None:
-        raise ValueError("`initial_epoch` must be a whole number, got None.")
+        raise ValueError("`initial_epoch` must be an integer, got None.")
     count(initial_epoch, "initial_epoch", least=0)
     if initial_epoch > epochs:
         raise ValueError(

@@ -177,6 +177,7 @@ class RecentTraces:
     """The last steps that were traced: the same model is often built again.
 
     With another seed, fold or rate, for example, it needs no trace of its own.
+    """
 
     def __init__(self, most: int) -> None:
         self._lock, self._most = threading.Lock(), most

@@ -234,7 +234,7 @@ class FeatureSpace(Layer):
         output_mode: str = "one_hot",
         name: str | None = None,
     ) -> Feature:
-        """Return a feature of whole numbers that are looked up."""
+        """Return a feature of integers that are looked up."""
         layer = layers.IntegerLookup(
             name=_layer_name(name, "integer_categorical"),
             max_tokens=max_tokens,
@@ -270,7 +270,7 @@ class FeatureSpace(Layer):
     def integer_hashed(
         cls, num_bins: int, output_mode: str = "one_hot", name: str | None = None
     ) -> Feature:
-        """Return a feature of whole numbers in buckets."""
+        """Return a feature of integers in buckets."""
         name = _layer_name(name, "integer_hashed")
         return Feature("int32", layers.Hashing(num_bins, name=name), output_mode)
 
@@ -353,7 +353,7 @@ class FeatureSpace(Layer):
         if not str(output.dtype).startswith("int"):
             raise ValueError(
                 f"Feature {name!r} has output_mode='one_hot', but its layer gives "
-                f"{output.dtype}, no whole numbers: use output_mode='float'."
+                f"{output.dtype}, no integers: use output_mode='float'."
             )
         layer = self.preprocessors.get(name) or self.crossers[name]
         encoder = layers.CategoryEncoding(_cardinality(name, layer), "multi_hot")

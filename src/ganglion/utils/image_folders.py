@@ -39,7 +39,7 @@ _IMAGES = FileKind("images", ENDINGS, is_image, ImagesError)
 
 
 class ImageDataset(RowDataset):
-    """Images of a folder in batches; whole numbers in memory, floats in a batch."""
+    """Images of a folder in batches; integers in memory, floats in a batch."""
 
     def _inputs(self, rows: np.ndarray) -> np.ndarray:
         pixels: np.ndarray = self.x[rows].astype(config.floatx())
@@ -136,7 +136,7 @@ def _form(size: Any, color: str, interpolation: str, crop: bool, pad: bool) -> F
     if isinstance(size, int):
         size = (size, size)
     if not isinstance(size, (list, tuple)) or len(size) != 2:
-        raise ValueError(f"`image_size` is two whole numbers, not {size!r}.")
+        raise ValueError(f"`image_size` is two integers, not {size!r}.")
     fit = "crop" if crop else "pad" if pad else "resize"
     method = _METHODS[interpolation.lower()]
     return Form((int(size[0]), int(size[1])), color, fit, method, background=None)

@@ -23,7 +23,7 @@ def set_random_seed(seed: int) -> None:
     array([[ True]])
     """
     if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool):
-        raise ValueError(f"`seed` must be a whole number, not {seed!r}.")
+        raise ValueError(f"`seed` must be an integer, not {seed!r}.")
     python_random.seed(int(seed))
     np.random.seed(int(seed))
     random.forget_default_generator()

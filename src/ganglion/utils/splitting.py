@@ -199,6 +199,6 @@ def _check_size(name: str, size: Any, total: int) -> None:
     most = 1 if isinstance(size, float) else total
     if not 0 < size < most:
         raise ValueError(
-            f"`{name}` must be a whole number between 0 and {total}, or a share "
+            f"`{name}` must be an integer between 0 and {total}, or a share "
             f"between 0 and 1, got {size!r}."
         )

@@ -273,7 +273,7 @@ def tokenizer_from_json(json_string: str) -> Tokenizer:
 def _check_numbers(*tables: dict[Any, Any]) -> None:
     for table in tables:
         if not all(type(number) is int for number in table.values()):
-            raise ValueError("a table of words holds something else than whole numbers")
+            raise ValueError("a table of words holds something else than integers")
 
 
 __all__ = [

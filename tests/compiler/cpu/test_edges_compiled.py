@@ -1,4 +1,4 @@
-"""The calls at the edges, compiled: NaN, whole numbers, empty axes."""
+"""The calls at the edges, compiled: NaN, integers, empty axes."""
 
 from __future__ import annotations
 

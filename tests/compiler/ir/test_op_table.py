@@ -236,7 +236,7 @@ REFUSALS = {
     ),
     "gather floats": (
         lambda: contraction.gather(f32(3, 2), f32(4)),
-        "needs a table of rows and whole numbers",
+        "needs a table of rows and integers",
     ),
     "scatter": (
         lambda: contraction.scatter_add(f32(3, 2), i32(4), rows=5),

@@ -278,7 +278,7 @@ def test_losses_of_a_softmax(keras, name) -> None:
 def test_every_metric(keras, case) -> None:
     points = PREDICTIONS.get(case[3].__name__)
     if points is None or (2, 4) not in [(len(s), s[-1]) for s in case[4]]:
-        pytest.skip("counts whole numbers")
+        pytest.skip("counts integers")
     metrics = [getattr(m.metrics, case[0])(**case[1]) for m in (ganglion, keras)]
     y_true, y_pred = special_rows(case, (200, loss_cases.CLASSES), 0)
     for metric in metrics:

@@ -18,7 +18,7 @@ class Case:
     layer: str
     shapes: tuple[tuple[int, ...], ...]
     arguments: dict[str, Any] = field(default_factory=dict)
-    classes: int | None = None  # inputs are whole numbers below this
+    classes: int | None = None  # inputs are integers below this
     training: bool = False
     spread: bool = False  # the inputs are arguments of their own, not one list
 

@@ -180,7 +180,7 @@ def batches(case, shape, weighted, count=3):
         y_true, y_pred = case[2](rng, shape), case[3](rng, shape)
         if not weighted:
             yield y_true, y_pred
-        elif "IoU" in case[0]:  # counts are whole numbers: so are their weights
+        elif "IoU" in case[0]:  # counts are integers: so are their weights
             yield y_true, y_pred, rng.integers(0, 4, y_true.shape[: len(shape) - 1])
         else:
             # Keras' counts need a weight for every step; its means do not.

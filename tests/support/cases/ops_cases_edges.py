@@ -1,4 +1,4 @@
-"""Calls at the edges: NaN, whole numbers, empty axes, axes of every kind.
+"""Calls at the edges: NaN, integers, empty axes, axes of every kind.
 
 They are added to the table of `ops_cases`; what NumPy does not say is compared with
 Keras alone.
@@ -36,7 +36,7 @@ call("in_top_k", np.array([1]), np.array([[0.1, -np.inf, 0.5]], "float32"), k=3,
 LOWEST = np.array([[-np.inf, -np.inf, 1.0]], "float32")
 call("top_k", LOWEST, 3, by=lambda x, k: (x[:, [2, 0, 1]], np.array([[2, 0, 1]])))
 
-# ---- whole numbers -------------------------------------------------------------------
+# ---- integers -------------------------------------------------------------------
 
 for a, b in ((I, J), (LONG, J), (BYTES, I), (B, C), (B, I)):
     for name in ("outer", "vdot"):

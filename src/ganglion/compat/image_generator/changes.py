@@ -106,7 +106,7 @@ def channel_shifted(x: Any, intensity: Any) -> Any:
 
 
 def brightened(x: Any, factor: Any) -> Any:
-    """Multiply by a factor, as Pillow does with pixels of whole numbers from 0 to 255.
+    """Multiply by a factor, as Pillow does with pixels of integers from 0 to 255.
 
     An image beyond that range is brought into it first, and back afterwards.
     """

@@ -80,7 +80,7 @@ def is_range(limits: Any) -> bool:
 
 
 def _choices(limits: Any) -> np.ndarray | None:
-    """Return the shifts to choose from: a list's, or a whole number's; None for any."""
+    """Return the shifts to choose from: a list's, or an integer's; None for any."""
     if np.ndim(limits):
         return np.asarray(limits)
     return np.arange(int(limits)) if isinstance(limits, (int, np.integer)) else None

@@ -336,7 +336,7 @@ class DirectoryIterator(ImageIterator):
 
     @property
     def x(self) -> np.ndarray:  # type: ignore[override]
-        """The images, as whole numbers from 0 to 255."""
+        """The images, as integers from 0 to 255."""
         if self._pixels is None:
             self._pixels = self._decoded()
         return self._pixels

@@ -57,7 +57,7 @@ def uniform(
 def randint(
     key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = "int32"
 ) -> Any:
-    """Return random whole numbers."""
+    """Return random integers."""
     return random.randint(
         tuple(shape), minval, maxval, dtype=name_of(dtype), seed=_seed(key)
     )

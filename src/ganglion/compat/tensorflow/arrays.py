@@ -255,7 +255,7 @@ def count_nonzero(
 def bincount(
     arr: Any, weights: Any = None, minlength: Any = 0, axis: Any = None
 ) -> Any:
-    """Return how often each whole number occurs in all, or in each row of a matrix."""
+    """Return how often each integer occurs in all, or in each row of a matrix."""
     if axis is None:
         arr = ops.ravel(arr)
         weights = None if weights is None else ops.ravel(weights)
@@ -689,7 +689,7 @@ def unravel_index(indices: Any, dims: Any) -> Any:
 
 
 def reduce_mean(input_tensor: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """Return the mean; that of whole numbers is one, too, as in TensorFlow."""
+    """Return the mean; that of integers is one, too, as in TensorFlow."""
     tensor = ops.convert_to_tensor(input_tensor)
     means = ops.mean(tensor, axis, keepdims)
     kind = str(tensor.dtype)
@@ -816,10 +816,10 @@ def uniform(
     dtype: Any = "float32",
     seed: Any = None,
 ) -> Any:
-    """Return random numbers, or random whole numbers below a bound."""
+    """Return random numbers, or random integers below a bound."""
     if str(dtype).startswith(("int", "uint")):
         if maxval is None:
-            raise ValueError("tf.random.uniform of whole numbers needs `maxval`.")
+            raise ValueError("tf.random.uniform of integers needs `maxval`.")
         return random.randint(shape, minval, maxval, dtype=str(dtype), seed=seed)
     top = 1 if maxval is None else maxval
     return random.uniform(shape, minval, top, dtype=str(dtype), seed=seed)

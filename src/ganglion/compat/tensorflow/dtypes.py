@@ -35,7 +35,7 @@ class DType(str):
 
     @property
     def is_integer(self) -> bool:
-        """Whether it is a type of whole numbers."""
+        """Whether it is a type of integers."""
         return self.startswith(("int", "uint"))
 
     @property

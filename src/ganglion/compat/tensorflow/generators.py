@@ -65,7 +65,7 @@ class Generator:
     def uniform(
         self, shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = "float32"
     ) -> Any:
-        """Return random numbers, or random whole numbers below a bound."""
+        """Return random numbers, or random integers below a bound."""
         return arrays.uniform(shape, minval, maxval, dtype, self._seeds)
 
 

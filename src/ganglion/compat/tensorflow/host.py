@@ -519,10 +519,10 @@ def assert_type(tensor: Any, tf_type: Any, message: str | None = None) -> None:
 
 
 def assert_integer(x: Any, message: str | None = None) -> None:
-    """Refuse tensors that are not of whole numbers."""
+    """Refuse tensors that are not of integers."""
     if "int" not in str(x.dtype):
         raise TypeError(
-            f"tf.debugging.assert_integer: {message or ''} expected whole numbers, "
+            f"tf.debugging.assert_integer: {message or ''} expected integers, "
             f"found {x.dtype}."
         )
 

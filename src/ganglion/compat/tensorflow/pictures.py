@@ -53,7 +53,7 @@ def _as_floats(image: Any) -> tuple[Any, str]:
 def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False) -> Any:
     """Return an image of another type; floats lie between 0 and 1.
 
-    Floats that are too large for whole numbers become the largest in any case.
+    Floats that are too large for integers become the largest in any case.
     """
     before, after = np.dtype(str(image.dtype)), np.dtype(str(dtype))
     if before == after:
@@ -174,7 +174,7 @@ def resize(
         scale = np.min(np.array(sizes, np.float32) / now)
         sizes = np.round(scale * now).astype(int).tolist()
     if method != "nearest" and not is_float_dtype(images.dtype):
-        images = ops.cast(images, "float32")  # or whole numbers would be rounded
+        images = ops.cast(images, "float32")  # or integers would be rounded
     resized = ops.image.resize(
         images,
         tuple(sizes),

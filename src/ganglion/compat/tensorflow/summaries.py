@@ -93,7 +93,7 @@ def image(
     step: Any = None,
     max_outputs: int = 3,
 ) -> bool:
-    """Write pictures: whole numbers up to 255, or floats from 0 to 1."""
+    """Write pictures: integers up to 255, or floats from 0 to 1."""
     events = _events(step)
     if events is not None:
         pictures = known(data, "summary.image")[:max_outputs]

@@ -191,7 +191,7 @@ class SumOrder:
 
     groups: int  # that share the inner axis, step by step
     cuts: int  # over blocks
-    step: int  # of which cuts have a whole number
+    step: int  # of which cuts have an integer
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ matmul: Op = Op(
 def _gather_infer(table: Value, index: Value) -> Typed:
     if table.ndim < 1 or not np.issubdtype(index.dtype, np.integer):
         raise ShapeError(
-            f"needs a table of rows and whole numbers, got {table.type_text} "
+            f"needs a table of rows and integers, got {table.type_text} "
             f"and {index.type_text}"
         )
     return (*index.shape, *table.shape[1:]), table.dtype

@@ -350,7 +350,7 @@ class Value(Operators):
 
     def __index__(self) -> int:
         if self.dtype.kind not in "iu":
-            raise TypeError(f"{self.type_text} is no whole number: cast it to int32.")
+            raise TypeError(f"{self.type_text} is not an integer: cast it to int32.")
         return int(self._numbers("an index"))
 
     def _numbers(self, kind: str) -> Any:

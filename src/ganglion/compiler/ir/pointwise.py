@@ -35,7 +35,7 @@ def _floats(*inputs: Value) -> Typed:
 def _integers(*inputs: Value) -> Typed:
     typed = _alike(*inputs)
     if typed[1].kind not in "iu":
-        raise ShapeError(f"needs whole numbers, got {typed[1].name}; cast first")
+        raise ShapeError(f"needs integers, got {typed[1].name}; cast first")
     return typed
 
 

@@ -74,7 +74,7 @@ class Resizing(ImageLayer):
     def transform_images(
         self, images: Any, transformation: Any = None, training: Any = True
     ) -> Any:
-        """Resize; whole numbers are rounded and stay what they are."""
+        """Resize; integers are rounded and stay what they are."""
         return self._resized(images, self.interpolation)
 
     def transform_segmentation_masks(

@@ -21,7 +21,7 @@ from ganglion.serialization import export
 
 
 class _Encoder(Layer):
-    """A layer that takes lists of numbers, too, and encodes whole numbers."""
+    """A layer that takes lists of numbers, too, and encodes integers."""
 
     output_mode: str
 
@@ -36,7 +36,7 @@ class _Encoder(Layer):
         return super().__call__(*args, **kwargs)
 
     def _encoded(self, indices: Any, depth: int, weights: Any = None) -> Any:
-        """Encode whole numbers; "multi_hot" and "count" join the second axis."""
+        """Encode integers; "multi_hot" and "count" join the second axis."""
         dtype = encoded_dtype(self.output_mode, "int32")
         if self.output_mode == "int":
             return ops.cast(indices, dtype)
@@ -56,7 +56,7 @@ class _Encoder(Layer):
 
 @export("keras.layers")
 class CategoryEncoding(_Encoder):
-    """Whole numbers as ones in a row, or as counts.
+    """Integers as ones in a row, or as counts.
 
     >>> CategoryEncoding(num_tokens=4, output_mode="count")([[0, 1, 1]])
     array([[1., 2., 0., 0.]], dtype=float32)

@@ -1,4 +1,4 @@
-"""Whole numbers as they are, as ones in a row, or as counts: the `output_mode`s."""
+"""Integers as they are, as ones in a row, or as counts: the `output_mode`s."""
 
 from __future__ import annotations
 

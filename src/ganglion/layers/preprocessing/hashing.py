@@ -29,7 +29,7 @@ _CROSSING_KEY = 0xDECAFCAFFE  # what TensorFlow begins a cross with
 
 @export("keras.layers")
 class Hashing(HostLayer):
-    """Texts or whole numbers as numbers of buckets, by a hash of their text.
+    """Texts or integers as numbers of buckets, by a hash of their text.
 
     >>> Hashing(num_bins=3)([["A"], ["B"], ["C"]]).ravel()
     array([1, 0, 1])
@@ -149,7 +149,7 @@ class HashedCrossing(HostLayer):
         return encoded(indices, self.output_mode, self.num_bins, self.dtype)
 
     def _hashes_of(self, part: Any, number: int) -> np.ndarray:
-        """Return whole numbers as they are, and the fingerprints of texts."""
+        """Return integers as they are, and the fingerprints of texts."""
         name = f'Input {number} of layer "{self.name}"'
         if is_text(part):
             array = as_text_array(part, name)

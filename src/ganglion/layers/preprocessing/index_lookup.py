@@ -533,7 +533,6 @@ def whole_numbers(inputs: Any, owner: str) -> np.ndarray:
     array = np.asarray(inputs)
     if array.dtype.kind not in "biuf" and array.size:
         raise TypeError(
-            f"{owner} takes whole numbers, got {array.dtype}: use StringLookup for "
-            "text."
+            f"{owner} takes integers, got {array.dtype}: use StringLookup for text."
         )
     return array.astype(np.int64)

@@ -78,7 +78,7 @@ class StringLookup(IndexLookup):
 
 @export("keras.layers")
 class IntegerLookup(IndexLookup):
-    """Whole numbers as indices of a vocabulary, or as ones and counts in a row.
+    """Integers as indices of a vocabulary, or as ones and counts in a row.
 
     >>> IntegerLookup(vocabulary=[12, 36])([[36, 7]])
     array([[2, 0]])
@@ -119,7 +119,7 @@ class IntegerLookup(IndexLookup):
             return None
         if isinstance(word, (str, bytes)) or int(word) != word:
             raise TypeError(
-                f'The vocabulary of layer "{self.name}" must hold whole numbers, got '
+                f'The vocabulary of layer "{self.name}" must hold integers, got '
                 f"{word!r:.40}: StringLookup takes texts."
             )
         return int(word)

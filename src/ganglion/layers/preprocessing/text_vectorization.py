@@ -306,7 +306,7 @@ def _widths(ngrams: Any) -> tuple[int, ...] | None:
     widths = ngrams if isinstance(ngrams, tuple) else (ngrams,)
     if not widths or not all(type(width) is int and width > 0 for width in widths):
         raise ValueError(
-            f"`ngrams` is a whole number or a tuple of them, from 1 up; got {ngrams!r}."
+            f"`ngrams` is an integer or a tuple of them, from 1 up; got {ngrams!r}."
         )
     return widths if isinstance(ngrams, tuple) else tuple(range(1, ngrams + 1))
 

@@ -52,7 +52,7 @@ def parsed_word_list(
             ) from None
         except ValueError:
             raise ValueError(
-                f"{where}: {as_text(row)!r:.40} is not a whole number."
+                f"{where}: {as_text(row)!r:.40} is not an integer."
             ) from None
         if token in tokens:
             raise ValueError(

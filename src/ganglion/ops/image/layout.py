@@ -63,7 +63,7 @@ def as_floats(x: Any) -> Any:
 
 
 def as_before(x: Any, dtype: np.dtype) -> Any:
-    """Return computed pixels in their old type; whole numbers are rounded."""
+    """Return computed pixels in their old type; integers are rounded."""
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         x = clip(round(x), float(limits.min), float(limits.max))

@@ -136,7 +136,7 @@ def resize(
     fill_value: float = 0.0,
     data_format: str | None = None,
 ) -> Any:
-    """Resize images to (height, width); whole numbers are rounded.
+    """Resize images to (height, width); integers are rounded.
 
     >>> resize(np.array([0, 2, 4, 6], "uint8").reshape(1, 4, 1), (1, 2)).ravel()
     array([1, 5], dtype=uint8)

@@ -177,7 +177,7 @@ def isin(x1: Any, x2: Any, assume_unique: bool = False, invert: bool = False) ->
 def bincount(
     x: Any, weights: Any = None, minlength: int = 0, sparse: bool = False
 ) -> Any:
-    """Count how often each whole number occurs, or add up weights."""
+    """Count how often each integer occurs, or add up weights."""
     if sparse:
         raise ValueError("bincount: `sparse=True` is not supported: arrays are dense.")
     value = astype(x, "int32")

@@ -39,7 +39,7 @@ class Task:
 
     recipe: Recipe
     weights: list[np.ndarray]  # in the order of Keras' `get_weights`
-    x: np.ndarray  # images as they come, whole numbers from 0 to 255
+    x: np.ndarray  # images as they come, integers from 0 to 255
     y: np.ndarray
     batch_size: int
     threads: int

@@ -162,7 +162,7 @@ def counter(
     dtype: Any = "int64",
     name: str | None = None,
 ) -> Any:
-    """Return whole numbers without an end."""
+    """Return integers without an end."""
     kind = np.dtype(str(dtype))
     return cls(
         lambda: (np.array(number, kind) for number in itertools.count(start, step)),
@@ -175,7 +175,7 @@ def random(
     seed: Any = None,
     name: str | None = None,
 ) -> Any:
-    """Return random whole numbers without an end."""
+    """Return random integers without an end."""
     fixed = sources.drawn_seed(seed)
 
     def start() -> Iterator[Any]:

@@ -83,7 +83,7 @@ def from_generator(
 def range_(
     cls: Any, *args: int, output_type: Any = "int64", name: str | None = None
 ) -> Any:
-    """Return whole numbers, as Python's `range`."""
+    """Return integers, as Python's `range`."""
     return cls.from_tensor_slices(np.arange(*args, dtype=str(output_type)))
 
 

@@ -80,7 +80,7 @@ def make_csv_dataset(
     """Return batches of the rows of tables: a dictionary of columns, and the labels.
 
     `column_defaults` are the types of the columns, or what an empty field means;
-    without them, a column is of whole numbers, of numbers or of texts, by its fields.
+    without them, a column is of integers, of numbers or of texts, by its fields.
     """
     for option, value in (
         ("compression_type", compression_type),
@@ -146,7 +146,7 @@ def _column(name: str, fields: tuple[str, ...], default: Any, na_value: str) -> 
 
 
 def _inferred(fields: tuple[str, ...], na_value: str) -> np.ndarray:
-    """Return whole numbers, else numbers, else texts; an empty field is 0 or empty."""
+    """Return integers, else numbers, else texts; an empty field is 0 or empty."""
     for kind in ("int32", "float32"):
         with suppress(ValueError):
             return np.array([0 if f == na_value else f for f in fields], kind)

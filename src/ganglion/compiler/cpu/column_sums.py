@@ -32,11 +32,16 @@ class Sums(NamedTuple):
 
 def sum_in_products(kernels: Sequence[Kernel]) -> list[Kernel]:
     """Return the kernels with column sums fused into products."""
+    products = [
+        (number, kernel)
+        for number, kernel in enumerate(kernels)
+        if isinstance(kernel, Contract) and _suits(kernel)
+    ]
+    if not products:
+        return list(kernels)
     left = dict(enumerate(kernels))  # by number, with gaps where loops were fused
     uses = Uses(kernels)
-    for now, product in enumerate(kernels):
-        if not isinstance(product, Contract) or not _suits(product):
-            continue
+    for now, product in products:
         for sums in _sums_of(left, uses, product):
             at = min(now, sums.loops[-1])
             if _can_join(uses, product, sums, now, at):
@@ -56,11 +61,13 @@ def _suits(product: Contract) -> bool:
     if product.bits or product.rounded:
         return False
     (inner,), (columns,) = product.inner, product.columns
-    view = replace(product.right, strides=(inner.right, columns.right))
-    is_matrix = columns.right == 1 and _covers(view, (inner.size, columns.size))
+    right = product.right
+    view = View(right.buffer, (inner.right, columns.right), right.offset)
+    if columns.right != 1 or not _covers(view, (inner.size, columns.size)):
+        return False
     # Lists of nonzeros must not decide: results have the same bits with them.
-    plain = replace(product, nonzeros=None)
-    return is_matrix and (product.packed is not None or goes_by_panels(plain))
+    plain = replace(product, nonzeros=None) if product.nonzeros else product
+    return product.packed is not None or goes_by_panels(plain)
 
 
 def _covers(view: View, shape: Sequence[int]) -> bool:

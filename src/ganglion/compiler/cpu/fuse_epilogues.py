@@ -104,6 +104,8 @@ def _split(loop: Loop, out: Buffer) -> tuple[Loop | None, Loop | None]:
 
     It remains in one part if one part overwrites what the other reads or writes.
     """
+    if len(loop.outputs) == 1:
+        return loop, None
     depend = set(loop.reading(out))
     for expr in loop.every_expr:
         if not depend.isdisjoint(expr.children):
@@ -150,16 +152,14 @@ def _needed(
     reads -= order[number].memory_written
     needed: list[Kernel] = []
     for kernel in reversed(order[number + 1 : where]):
-        read, written = kernel.memory_read, kernel.memory_written
-        overwrites = not (writes.isdisjoint(read) and writes.isdisjoint(written))
-        if overwrites or not reads.isdisjoint(written):
+        written = kernel.memory_written
+        if not (reads.isdisjoint(written) and writes.isdisjoint(kernel.memory_touched)):
             needed.insert(0, kernel)
-            reads |= read
+            reads |= kernel.memory_read
             writes |= written
     product = order[number]
-    touched = product.memory_read | product.memory_written
     for kernel in needed:
-        if not touched.isdisjoint(kernel.memory_written):
+        if not product.memory_touched.isdisjoint(kernel.memory_written):
             return None
         if not product.memory_written.isdisjoint(kernel.memory_read):
             return None

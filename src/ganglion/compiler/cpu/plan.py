@@ -154,9 +154,9 @@ class _Member:
         """How many slices the kernel would have alone."""
         return _slices(_units(self), (self,))
 
-    @kept
+    @property
     def touched(self) -> frozenset[Buffer]:
-        return self.reads | self.writes
+        return self.kernel.memory_touched
 
     @kept
     def sliced(self) -> frozenset[Buffer]:
@@ -364,6 +364,8 @@ def tile_local(
 
     A thread needs memory for a single slice of them.
     """
+    if not segments:
+        return frozenset()
     users: dict[Buffer, set[int]] = {}
     members = [_member(kernel) for kernel in kernels]
     for number, member in enumerate(members):
@@ -521,7 +523,7 @@ def _uses(plan: CpuPlan) -> Iterator[tuple[frozenset[Buffer], tuple[int, int]]]:
     """Yield the memory that each run touches, and the runs in which that is live."""
     if plan.execution and all(how.one_thread for how in plan.execution):
         for number, kernel in enumerate(plan.kernels):
-            yield kernel.memory_read | kernel.memory_written, (number, number)
+            yield kernel.memory_touched, (number, number)
     else:
         yield from _shared_uses(plan)
 
@@ -562,7 +564,7 @@ def place_barriers(plan: CpuPlan) -> CpuPlan:
     alone = [segment is None and is_tiny(kernel) for kernel, segment in pairs]
     barriers = [False] * len(plan.kernels)
     since = _SinceBarrier()
-    spans = [_spans(plan, kernel) for kernel in plan.kernels]
+    spans = _spans(plan)
     for run in plan.runs():
         if any(since.conflicts(spans[number], alone[number]) for number in run):
             barriers[run.start - 1] = True
@@ -577,7 +579,7 @@ def place_barriers(plan: CpuPlan) -> CpuPlan:
 
 def unguarded(plan: CpuPlan) -> tuple[int, int] | None:
     """Return two conflicting kernels without a barrier between them, None if none."""
-    spans = [_spans(plan, kernel) for kernel in plan.kernels]
+    spans = _spans(plan)
     first, since = 0, _SinceBarrier()
     for run in plan.runs():
         for number in run:
@@ -665,8 +667,11 @@ class _SinceBarrier:
         return written.overlaps((*reads, *writes)) or read.overlaps(writes)
 
 
-def _spans(plan: CpuPlan, kernel: Kernel) -> Touched:
-    """Return the spans that a kernel reads and writes."""
+def _spans(plan: CpuPlan) -> list[Touched]:
+    """Return the spans that each kernel reads and writes.
+
+    Memory that no kernel writes is left out: it cannot cause a conflict.
+    """
 
     def span(root: Buffer) -> Span:
         if root.kind != "arena":
@@ -674,4 +679,12 @@ def _spans(plan: CpuPlan, kernel: Kernel) -> Touched:
         start = plan.offsets[root]
         return "arena", start, start + max(root.nbytes, 1)
 
-    return [*map(span, kernel.memory_read)], [*map(span, kernel.memory_written)]
+    written = frozenset[Buffer]().union(*(k.memory_written for k in plan.kernels))
+    spans = {root: span(root) for root in written}
+    return [
+        (
+            [spans[root] for root in kernel.memory_read & written],
+            [spans[root] for root in kernel.memory_written],
+        )
+        for kernel in plan.kernels
+    ]

@@ -42,7 +42,7 @@ from ganglion.system.records import record
 
 def mask_pooled(graph: Graph) -> Graph:
     """Return a graph in which gradients of pools are masked before they are spread."""
-    return rewritten(graph, lambda _, new: _masked(new))
+    return rewritten(graph, lambda _, new: _masked(new), (where,))
 
 
 def _masked(node: Node) -> Value:

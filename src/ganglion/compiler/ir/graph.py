@@ -113,7 +113,8 @@ class kept(Generic[T]):  # noqa: N801 (a decorator, as `property` is)
     def __get__(self, owner: Any, kind: Any = None) -> Any:
         if owner is None:
             return self
-        value = vars(owner)[self._name] = self._compute(owner)
+        value = self._compute(owner)
+        _set(owner, self._name, value)
         return value
 
 
@@ -538,19 +539,23 @@ def toposort(roots: Iterable[Value], ends: Container[Value] = ()) -> list[Value]
     """
     order: list[Value] = []
     seen: set[Value] = set()
-    stack: list[Value | None] = [*reversed([*roots])]
-    while stack:
-        value = stack.pop()
-        if value is None:  # the inputs of the next value are in the list
-            order.append(stack.pop())  # type: ignore[arg-type]
-        elif value not in seen:
+    above: list[tuple[Value | None, Iterator[Value]]] = []  # with unvisited inputs
+    node, inputs = None, iter(roots)
+    while True:
+        for value in inputs:
+            if value in seen:
+                continue
             seen.add(value)
             if isinstance(value, Node) and value not in ends:
-                stack += (value, None)
-                stack += value.inputs[::-1]
-            else:
-                order.append(value)
-    return order
+                above.append((node, inputs))
+                node, inputs = value, iter(value.inputs)
+                break
+            order.append(value)
+        else:  # all inputs are in the list by now
+            if node is None:
+                return order
+            order.append(node)
+            node, inputs = above.pop()
 
 
 def evaluate(
@@ -603,18 +608,23 @@ def rebuild(node: Node, inputs: tuple[Value, ...]) -> Node:
     return node.with_inputs(inputs)
 
 
-def rewritten(graph: Graph, rule: Callable[[Node, Node], Value]) -> Graph:
-    """Return a graph with every node replaced by the result of a rule.
+def rewritten(
+    graph: Graph, rule: Callable[[Node, Node], Value], ops: Container[Op] | None = None
+) -> Graph:
+    """Return a graph with every node, of some `ops`, replaced by the result of a rule.
 
     The rule is given a node, and the same node with its inputs rewritten.
     """
     new: dict[Value, Value] = {}  # replacements of nodes
+    is_unchanged = new.keys().isdisjoint
     for node in graph.nodes:
-        rebuilt = node
-        if not new.keys().isdisjoint(node.inputs):
+        replacement: Value = node
+        if not is_unchanged(node.inputs):
             inputs = [new.get(source, source) for source in node.inputs]
-            rebuilt = rebuild(node, tuple(inputs))
-        replacement = rule(node, rebuilt)
+            replacement = node.with_inputs(tuple(inputs))
+        if ops is None or node.op in ops:
+            assert isinstance(replacement, Node)
+            replacement = rule(node, replacement)
         if replacement is not node:
             new[node] = replacement
     if not new:

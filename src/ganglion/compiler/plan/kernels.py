@@ -528,6 +528,11 @@ class Kernel:
         """The memory that is written."""
         return frozenset([buffer.root for buffer in self.writes()])
 
+    @kept
+    def memory_touched(self) -> frozenset[Buffer]:
+        """The memory that is read or written."""
+        return self.memory_read | self.memory_written
+
     def private(self) -> list[Buffer]:
         """Return scratch buffers of which each thread uses a part of its own."""
         return []
@@ -678,7 +683,7 @@ class Loop(Kernel):
     def cost(self) -> float:
         single = len(self.outputs) == 1
         exprs = self.every_expr if single else walk(self.expr)
-        each = sum(expr.cost for expr in exprs)
+        each = sum([expr.cost for expr in exprs])
         # A short last axis leaves most lanes of a vector empty.
         narrow = LANES / min(LANES, max(self.shape[-1:] or (1,)))
         return CALL + math.prod(self.shape) * each * min(narrow, 8.0)
@@ -703,6 +708,10 @@ class Loop(Kernel):
 
         buffers = [buffer for expr in self.leaves for buffer in expr.reads()]
         return (*buffers, self.target.buffer) if self.adds else tuple(buffers)
+
+    @kept
+    def memory_read(self) -> frozenset[Buffer]:
+        return frozenset([buffer.alias_of or buffer for buffer in self._read])
 
     @kept
     def _readers(self) -> dict[Buffer, list[Expr]]:

@@ -12,9 +12,9 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
-from functools import lru_cache, reduce
+from functools import cache, lru_cache, reduce
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,14 +23,12 @@ from ganglion.compiler.ir.graph import (
     BFLOAT16,
     FLOAT32,
     Constant,
-    Deep,
     Graph,
-    Input,
     Node,
+    Op,
     Program,
     ShapeError,
     Value,
-    finished,
 )
 from ganglion.compiler.plan.kernels import (
     MAX_OUTPUTS,
@@ -66,6 +64,7 @@ Rules = Mapping[str, Callable[["Lowering", Node], None]]
 _COSTS = {"exp": 8, "log": 10, "tanh": 12, "sigmoid": 10, "erf": 12, "power": 20}
 _COSTS |= {"log1p": 10, "expm1": 10, "sin": 12, "cos": 12, "divide": 3, "sqrt": 3}
 _COSTS |= dict.fromkeys(("arcsin", "arccos", "arctan", "arctan2", "cbrt", "erfc"), 40)
+_LAZY_COSTS = {"random_uniform": 100, "shuffle": 100, "iota": 1, "gather": 1}
 CHEAP = 6  # recomputing this much costs less than storing and loading
 _MOVEMENT = ("broadcast", "transpose", "slice", "reverse", "reshape", "iota", "field")
 MAX_DEPTH, MAX_COST = 40, 200  # of an expression; beyond, values are stored
@@ -136,6 +135,14 @@ def _scaled(index: AffineIndex, factor: int, offset: int) -> AffineIndex:
     return tuple(c * factor for c in coefficients), constant * factor + offset
 
 
+class _NotStoredError(Exception):
+    """A value must be stored before an expression can load it."""
+
+    def __init__(self, value: Value) -> None:
+        super().__init__(value)
+        self.value = value
+
+
 class Lowering:
     """The state of lowering one graph: what is stored where, and the kernels so far."""
 
@@ -166,7 +173,8 @@ class Lowering:
     def _estimate(self) -> None:
         """Decide which lazy values are stored all the same: expensive or deep ones."""
         nodes = self.graph.nodes
-        consumers = Counter(chain.from_iterable([set(node.inputs) for node in nodes]))
+        sources = [x if len(x) < 2 else {*x} for x in [node.inputs for node in nodes]]
+        consumers = Counter(chain.from_iterable(sources))
         consumers.update(self.graph.outputs.values())
         self._used_again = {value for value, count in consumers.items() if count > 1}
         self._only_transposed: dict[Value, Node] = {
@@ -174,28 +182,27 @@ class Lowering:
             for node in nodes
             if node.op.name == "transpose" and consumers[node.inputs[0]] == 1
         }
-        depths: dict[Value, int] = {}
+        costs, depths, flat = self._costs, dict[Value, int](), self._flat
         for node in nodes:
-            if node.op.kind != "pointwise" and node.op.name not in _LAZY:
+            inlining = _inlining(node.op)
+            if inlining is None:
                 continue
             if node.op.name == "broadcast" and node.size > node.inputs[0].size:
                 self._store_repeated(node.inputs[0])
-            cost, depth = _own_cost(node), 1
+            cost, depth = inlining.cost, 1
             for value in node.inputs:
-                cost += self._costs.get(value, 0)
+                cost += costs.get(value, 0)
                 below = depths.get(value, 0)
                 depth = below + 1 if below >= depth else depth
-            used_again = consumers[node] > 1 and cost > CHEAP
-            movement = node.op.name in _MOVEMENT
-            if depth > MAX_DEPTH or cost > MAX_COST or (used_again and not movement):
+            again = cost > CHEAP and node in self._used_again
+            if depth > MAX_DEPTH or cost > MAX_COST or (again and not inlining.moves):
                 self._expensive.add(node)
             else:
-                self._costs[node], depths[node] = cost, depth
+                costs[node], depths[node] = cost, depth
             if _keeps_order(node) and (
-                self._flat.issuperset(node.inputs)
-                or all(map(self._lies_flat, node.inputs))
+                flat.issuperset(node.inputs) or all(map(self._lies_flat, node.inputs))
             ):
-                self._flat.add(node)
+                flat.add(node)
 
     def _lies_flat(self, x: Value) -> bool:
         """Return whether a loop may go through a value as it lies in memory."""
@@ -203,7 +210,7 @@ class Lowering:
             return True
         if x.op.name == "broadcast":
             return x.inputs[0].ndim == 0
-        return x.op.kind != "pointwise" and x.op.name not in _LAZY
+        return _inlining(x.op) is None
 
     def _store_repeated(self, x: Value) -> None:
         """Store what is repeated many times, rather than compute it many times."""
@@ -214,7 +221,8 @@ class Lowering:
     def lower_nodes(self) -> None:
         """Emit the kernels of all ops that have a rule; others wait to be asked for."""
         for node in self.graph.nodes:
-            _refuse_complex(node)
+            if node.dtype.kind == "c":
+                _refuse_complex(node)
             is_host_call = node.op.kind == host.KIND
             rule = self.rules.get(host.KIND if is_host_call else node.op.name)
             if rule is not None:
@@ -245,15 +253,24 @@ class Lowering:
             self.kernels.append(kernel)
 
     def store(self, value: Value) -> Buffer:
-        """Return the buffer that holds a value, row by row, computing it if needed."""
-        return self.buffers.get(value) or finished(self._storing(value))
+        """Return the buffer that holds a value, row by row, computing it if needed.
 
-    def _storing(self, value: Value) -> Deep[Buffer]:
-        if value not in self.buffers:
-            self.buffers[value] = yield self._computing(value)
+        If another value must be stored first, that is done and this tried again:
+        recursion would be as deep as the graph is long.
+        """
+        pending = [value]
+        while pending:
+            last = pending[-1]
+            try:
+                if last not in self.buffers:
+                    self.buffers[last] = self._computed(last)
+                pending.pop()
+            except _NotStoredError as missing:
+                pending.append(missing.value)
         return self.buffers[value]
 
-    def _computing(self, value: Value) -> Deep[Buffer]:
+    def _computed(self, value: Value) -> Buffer:
+        """Return a new buffer with a value, or raise `_NotStoredError`."""
         if isinstance(value, Constant):
             array = np.ascontiguousarray(value.array)
             self.count += 1
@@ -261,12 +278,22 @@ class Lowering:
             return Buffer(name, value.shape, value.dtype, "constant", array)
         assert isinstance(value, Node)
         if value.op.name == "reshape":
-            inner = yield self._storing(value.inputs[0])
-            return self._reshaped(inner, value.shape)
-        target = self.destinations.get(value) or self.new(value.shape, value.dtype)
-        expr = yield self._expanding(value, identity(value.shape), force=True)
+            return self._reshaped(self.stored(value.inputs[0]), value.shape)
+        target = self.destinations.get(value)
+        if target is None:  # the same one when this is tried again
+            target = self.once(value, lambda: self.new(value.shape, value.dtype))
+        expr = self.element(value, identity(value.shape), force=True)
         self.emit(Loop.of(value.op.name, value.shape, expr, View.of(target)))
         return target
+
+    def stored(self, value: Value) -> Buffer:
+        """Return the buffer that holds a value, or raise `_NotStoredError`."""
+        buffer = self.buffers.get(value)
+        if buffer is not None:
+            return buffer
+        if isinstance(value, Constant):
+            return self.store(value)
+        raise _NotStoredError(value)
 
     def _reshaped(self, buffer: Buffer, shape: Shape) -> Buffer:
         """Return a buffer seen in another shape: the same memory."""
@@ -333,8 +360,11 @@ class Lowering:
 
         With `force`, the value itself is expanded even where it should be stored.
         """
-        known = self._known(value, indices)
-        return known or finished(self._expanding(value, indices, force))
+        while True:
+            try:
+                return self.element(value, indices, force)
+            except _NotStoredError as missing:
+                self.store(missing.value)
 
     def elements_of(self, value: Node) -> tuple[Shape, Expr]:
         """Return a loop over all of a value, with as few axes as can be, and its body.
@@ -345,38 +375,29 @@ class Lowering:
             return (value.size,), self.at(value, FLAT, force=True)
         return value.shape, self.at(value, identity(value.shape), force=True)
 
-    # An expression is no deeper than `MAX_DEPTH`: its parts are expanded in place. What
-    # must be stored first may lead as far as the graph is long.
+    def element(self, value: Value, indices: Indices, force: bool = False) -> Expr:
+        """Return the same; raise `_NotStoredError` if a value must be stored first.
 
-    def _expanding(
-        self, value: Value, indices: Indices, force: bool = False
-    ) -> Deep[Expr]:
-        if (expr := self._known(value, indices)) is not None:
-            return expr
-        if isinstance(value, (Constant, Input)):
-            return self._load((yield self._storing(value)), indices)
-        assert isinstance(value, Node)
-        lazy = _LAZY.get(value.op.name)
-        if value.op.kind == "pointwise":
-            lazy = _pointwise
-        if lazy is None or not (force or self._is_inlined(value)):
-            return self._load((yield self._storing(value)), indices)
-        if lazy in _REORDERING and indices == FLAT and value in self._flat:
-            return (yield from self._expanding(value.inputs[0], FLAT))
-        if value not in self._used_again:
-            return (yield from lazy(self, value, indices))
-        key = value, indices
-        expr = self._expanded.get(key)
-        if expr is None:
-            expr = self._expanded[key] = yield from lazy(self, value, indices)
-        return expr
-
-    def _known(self, value: Value, indices: Indices) -> Expr | None:
-        """Return the element of a number, or of what is stored by now; else None."""
+        An expression is no deeper than `MAX_DEPTH`, which bounds this recursion. The
+        values to store may form a chain as long as the graph: see `store`.
+        """
         if isinstance(value, Constant) and value.size == 1:
             return Literal(value.dtype, value.array.item())
         buffer = self.buffers.get(value)
-        return None if buffer is None else self._load(buffer, indices)
+        if buffer is not None:
+            return self._load(buffer, indices)
+        if not isinstance(value, Node) or not (force or self._is_inlined(value)):
+            return self._load(self.stored(value), indices)
+        lazy = _pointwise if value.op.kind == "pointwise" else _LAZY[value.op.name]
+        if lazy in _REORDERING and indices == FLAT and value in self._flat:
+            return self.element(value.inputs[0], FLAT)
+        if value not in self._used_again:
+            return lazy(self, value, indices)
+        key = value, indices
+        expr = self._expanded.get(key)
+        if expr is None:
+            expr = self._expanded[key] = lazy(self, value, indices)
+        return expr
 
     def _load(self, buffer: Buffer, indices: Indices) -> Load:
         key = buffer, indices
@@ -421,12 +442,21 @@ def _keeps_order(node: Node) -> bool:
     return node.op.name == "reshape"
 
 
-def _own_cost(node: Node) -> int:
-    if node.op.kind == "pointwise":
-        return _COSTS.get(node.op.name, 1)
-    if node.op.name in ("random_uniform", "shuffle"):
-        return 100
-    return 1 if node.op.name in ("iota", "gather") else 0
+class _Inlining(NamedTuple):
+    """The cost of computing an op where it is used, and whether it only moves data."""
+
+    cost: int
+    moves: bool
+
+
+@cache
+def _inlining(op: Op) -> _Inlining | None:
+    """Return how an op can be inlined, None for one that is a kernel of its own."""
+    if op.kind == "pointwise":
+        return _Inlining(_COSTS.get(op.name, 1), False)
+    if op.name not in _LAZY:
+        return None
+    return _Inlining(_LAZY_COSTS.get(op.name, 0), op.name in _MOVEMENT)
 
 
 @lru_cache(maxsize=4096)
@@ -444,17 +474,14 @@ def _combined(indices: Indices, strides: Shape) -> tuple[Shape, int]:
     return tuple(total), offset
 
 
-def _pointwise(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
-    args: list[Expr] = []
-    for value in node.inputs:
-        known = low._known(value, indices)  # most are: no call has to wait for them
-        args.append(known or (yield from low._expanding(value, indices)))
+def _pointwise(low: Lowering, node: Node, indices: Indices) -> Expr:
+    args = tuple([low.element(value, indices) for value in node.inputs])
     if node.op.name == "cast" and node.dtype == args[0].dtype:
         return args[0]
-    return Apply(node.dtype, node.op.name, tuple(args))
+    return Apply(node.dtype, node.op.name, args)
 
 
-def _broadcast(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
+def _broadcast(low: Lowering, node: Node, indices: Indices) -> Expr:
     (x,) = node.inputs
     own = indices[len(indices) - x.ndim :]
     rank = len(indices[0][0]) if indices else 0
@@ -462,43 +489,43 @@ def _broadcast(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
     inner = tuple(
         first if size == 1 else index for size, index in zip(x.shape, own, strict=True)
     )
-    return (yield from _expanding_inner(low, x, inner, rank))
+    return _inner_element(low, x, inner, rank)
 
 
-def _expanding_inner(low: Lowering, x: Value, inner: Indices, rank: int) -> Deep[Expr]:
-    """Expand a value; a scalar has no index that says how many axes the loop has."""
+def _inner_element(low: Lowering, x: Value, inner: Indices, rank: int) -> Expr:
+    """Return an element; a scalar has no index that says how many axes the loop has."""
     if inner or rank == 0 or isinstance(x, Constant):
-        return low._known(x, inner) or (yield from low._expanding(x, inner))
-    buffer = yield low._storing(x)
-    return low.number_in(buffer, rank)
+        return low.element(x, inner)
+    return low.number_in(low.stored(x), rank)
 
 
-def _transpose(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
+def _transpose(low: Lowering, node: Node, indices: Indices) -> Expr:
     inner: list[AffineIndex] = [indices[0]] * node.ndim
     for axis, source in enumerate(node.attrs["axes"]):
         inner[source] = indices[axis]
-    return (yield from low._expanding(node.inputs[0], tuple(inner)))
+    return low.element(node.inputs[0], tuple(inner))
 
 
-def _slice(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
+def _slice(low: Lowering, node: Node, indices: Indices) -> Expr:
     spans = zip(indices, node.attrs["starts"], node.attrs["steps"], strict=True)
     inner = tuple(_scaled(index, step, start) for index, start, step in spans)
-    return (yield from low._expanding(node.inputs[0], inner))
+    return low.element(node.inputs[0], inner)
 
 
-def _reverse(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
+def _reverse(low: Lowering, node: Node, indices: Indices) -> Expr:
     inner = tuple(
         _scaled(index, -1, size - 1) if axis in node.attrs["axes"] else index
         for axis, (index, size) in enumerate(zip(indices, node.shape, strict=True))
     )
-    return (yield from low._expanding(node.inputs[0], inner))
+    return low.element(node.inputs[0], inner)
 
 
-def _split_axes(old: Shape, new: Shape) -> list[tuple[int, ...]] | None:
+@lru_cache(maxsize=4096)
+def _split_axes(old: Shape, new: Shape) -> tuple[Shape, ...] | None:
     """Return, for each old axis, the new axes it was split into, None if any merged.
 
     >>> _split_axes((6, 4), (2, 3, 1, 4))
-    [(0, 1), (2, 3)]
+    ((0, 1), (2, 3))
     >>> _split_axes((2, 3), (6,)) is None
     True
     """
@@ -512,10 +539,10 @@ def _split_axes(old: Shape, new: Shape) -> list[tuple[int, ...]] | None:
         if product != size:
             return None
         groups.append(tuple(taken))
-    return groups if all(n == 1 for n in new[at:]) else None
+    return tuple(groups) if all(n == 1 for n in new[at:]) else None
 
 
-def _reshape(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
+def _reshape(low: Lowering, node: Node, indices: Indices) -> Expr:
     (x,) = node.inputs
     groups = _split_axes(x.shape, node.shape)
     if groups is None and low.is_contiguous(x):
@@ -523,7 +550,7 @@ def _reshape(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
         strides, offset = _combined(indices, row_major(node.shape))
         return Load(node.dtype, View(view.buffer, strides, view.offset + offset))
     if groups is None:
-        return low._load((yield low._storing(node)), indices)
+        return low._load(low.stored(node), indices)
     rank = len(indices[0][0]) if indices else 0
     inner = []
     for group in groups:
@@ -531,45 +558,43 @@ def _reshape(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
         chosen = tuple(indices[axis] for axis in group)
         flat, offset = _combined(chosen, row_major(sizes))
         inner.append((flat if group else (0,) * rank, offset))
-    return (yield from _expanding_inner(low, x, tuple(inner), rank))
+    return _inner_element(low, x, tuple(inner), rank)
 
 
-def _field(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
-    return (yield low._expanding(low.fields[node], indices))
+def _field(low: Lowering, node: Node, indices: Indices) -> Expr:
+    return low.element(low.fields[node], indices)
 
 
-def _iota(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
-    yield from ()  # a generator, as its siblings are: it asks for nothing
+def _iota(low: Lowering, node: Node, indices: Indices) -> Expr:
     (coefficients, constant) = indices[0]
     return Index(node.dtype, coefficients, constant)
 
 
-def _gather(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
+def _gather(low: Lowering, node: Node, indices: Indices) -> Expr:
     table, index = node.inputs
-    buffer = yield low._storing(table)
+    buffer = low.stored(table)
     rank = len(indices[0][0]) if indices else 0
-    row = yield from _expanding_inner(low, index, indices[: index.ndim], rank)
+    row = _inner_element(low, index, indices[: index.ndim], rank)
     strides, offset = _combined(indices[index.ndim :], row_major(table.shape[1:]))
     size = int(np.prod(table.shape[1:], dtype=np.int64))
     within = strides or (0,) * rank
     return Indirect(node.dtype, buffer, row, table.shape[0], size, within, offset)
 
 
-def _uniform(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
+def _uniform(low: Lowering, node: Node, indices: Indices) -> Expr:
     strides, offset = _combined(indices, row_major(node.shape))
     element = Index(np.dtype("int64"), strides, offset)
-    state = yield low._storing(node.inputs[0])
+    state = low.stored(node.inputs[0])
     return Uniform(node.dtype, state, element)
 
 
-def _shuffle(low: Lowering, node: Node, indices: Indices) -> Deep[Expr]:
+def _shuffle(low: Lowering, node: Node, indices: Indices) -> Expr:
     state, position = node.inputs
-    expr = yield low._expanding(position, indices)
-    stored = yield low._storing(state)
-    return Shuffled(node.dtype, stored, expr, node.attrs["rows"])
+    expr = low.element(position, indices)
+    return Shuffled(node.dtype, low.stored(state), expr, node.attrs["rows"])
 
 
-_LAZY: dict[str, Callable[[Lowering, Node, Indices], Deep[Expr]]] = {
+_LAZY: dict[str, Callable[[Lowering, Node, Indices], Expr]] = {
     "broadcast": _broadcast,
     "transpose": _transpose,
     "slice": _slice,
@@ -863,7 +888,7 @@ def lower(program: Program, target: Preferences, rules: Rules) -> Plan:
 
 
 def _refuse_complex(node: Node) -> None:
-    if node.dtype.kind == "c" and node.op.kind not in (host.KIND, "item"):
+    if node.op.kind not in (host.KIND, "item"):
         raise ShapeError(
             f"{node.op.name}: complex numbers are not compiled {node.origin}: compute "
             "with their parts, `ops.real(x)` and `ops.imag(x)`, or set run_eagerly=True"
@@ -942,8 +967,9 @@ def _writer(low: Lowering, value: Value, state: Buffer) -> Loop:
 
 def _reads_other_elements(writer: Loop, stored: View) -> bool:
     """Return whether a new state needs other elements of an old one than its own."""
+    place = stored.strides, stored.offset
     return any(
-        not isinstance(load, Load)
-        or (load.view.strides, load.view.offset) != (stored.strides, stored.offset)
-        for load in writer.reading(stored.buffer)
+        not isinstance(expr, Load) or (expr.view.strides, expr.view.offset) != place
+        for expr in writer.leaves
+        if stored.buffer in [buffer.root for buffer in expr.reads()]
     )

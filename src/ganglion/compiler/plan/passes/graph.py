@@ -47,7 +47,7 @@ def integer_products_as_sums(graph: Graph) -> Graph:
     def rule(old: Node, new: Node) -> Value:
         return _sum_of_products(new) if is_integer_product(old) else new
 
-    return rewritten(graph, rule)
+    return rewritten(graph, rule, (matmul,))
 
 
 def is_integer_product(node: Node) -> bool:
@@ -119,7 +119,7 @@ def transpose_narrow(graph: Graph) -> Graph:
         left, right = new.inputs
         return _transposed(matmul(_transposed(right), _transposed(left)))
 
-    return rewritten(graph, rule)
+    return rewritten(graph, rule, (matmul,))
 
 
 def is_narrow(node: Node) -> bool:
@@ -179,7 +179,7 @@ def masks_of_outputs(graph: Graph) -> Graph:
             larger[pair] = maximum(a, b)
         return less(b, larger[pair])
 
-    return rewritten(graph, rule)
+    return rewritten(graph, rule, (maximum, less, where))
 
 
 def is_relu(node: Node) -> bool:
@@ -394,7 +394,7 @@ def light_inputs_in_loops(graph: Graph) -> Graph:
         ]
         return _LoopWithInputs(new).computing(light) if light else new
 
-    return rewritten(graph, rule)
+    return rewritten(graph, rule, (scan,))
 
 
 def _is_light(value: Value) -> bool:

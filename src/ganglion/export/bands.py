@@ -97,7 +97,7 @@ class _Bands:
 
     Args:
         root: The buffer that the product writes and the loop reads.
-        band: The buffer of one band.
+        band: The buffer of a band.
         each: How many indices of the loop's first axis a band has.
     """
 
@@ -106,7 +106,7 @@ class _Bands:
         self.windows: list[Window] = []
 
     def product(self, product: Contract, group: int) -> Contract:
-        """Return the product of one band."""
+        """Return the product of a band."""
         (rows,) = product.rows
         rows = replace(rows, size=self._each * group)
         axes = [*product.batch, rows, *product.inner]
@@ -117,7 +117,7 @@ class _Bands:
         return replace(product, rows=(rows,), left=left, out=out)
 
     def loop(self, loop: Loop) -> Loop:
-        """Return the loop over one band."""
+        """Return the loop over a band."""
         shape = (self._each, *loop.shape[1:])
         outputs = [
             (mapped(expr, lambda e: self._read(e, shape)), self._moved(view, shape))

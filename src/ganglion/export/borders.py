@@ -60,7 +60,7 @@ def _fills(
 
 
 def _is_fill(kernel: Kernel) -> bool:
-    """Return whether a kernel writes one number to all of a buffer."""
+    """Return whether a kernel fills a buffer with a single number."""
     return (
         isinstance(kernel, Loop)
         and is_map(kernel)

@@ -1,4 +1,4 @@
-"""A model as one portable C99 file and its header: no dependency but math.h."""
+"""A model as a portable C99 file and its header: no dependency but math.h."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ class CProgram:
         windows = {window.buffer.key: window for window in loop.windows}
         with caller.block(f"for (int t = 0; t < {loop.steps}; t++)"):
             for kernel in loop.body:
-                # Several windows may alias one buffer.
+                # Several windows may alias the same buffer.
                 name, function = self._function(kernel, restrict=False)
                 passed = []
                 for buffer in function.buffers:

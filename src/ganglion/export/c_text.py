@@ -154,7 +154,7 @@ class CFunction(CText):
         return f"{self.pointer(view.buffer, is_written)}[{offset}]"
 
     def text(self, name: str) -> str:
-        """Return the whole function."""
+        """Return the complete function."""
         parameters = ", ".join(
             f"{'' if self.writes(b) else 'const '}{c_type(b.dtype)} "
             f"*{self._restrict}p{number}"

@@ -407,7 +407,7 @@ def _extended(
     old: Mapping[Value, Value],
     used_once: set[Node],
 ) -> _Scaled | None:
-    """Return a scaled product extended by one more step of arithmetic, if possible."""
+    """Return a scaled product extended by another step of arithmetic, if possible."""
     if node.op.name not in ("add", "subtract", "multiply", "divide"):
         return None
     for position, value in enumerate(node.inputs):

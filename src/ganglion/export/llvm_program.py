@@ -1,4 +1,4 @@
-"""Forward passes as one module of LLVM IR: the CPU backend's kernels, called in order.
+"""Forward passes as a module of LLVM IR: the CPU backend's kernels, called in order.
 
 A pass for one row and one for a block of rows share kernels and constants. Pointers of
 a call lie in a frame on the stack, temporary buffers in the caller's workspace.
@@ -64,11 +64,11 @@ def planned_for(
 
 
 def pipeline_for(machine: Machine, weights_as_they_are: bool = False) -> Pipeline:
-    """Return the CPU's passes for one thread, and for the registers of a machine.
+    """Return the CPU's passes for a single thread, and for the registers of a machine.
 
     Args:
         machine: Where the code runs.
-        weights_as_they_are: Whether weights stay whole numbers: they are neither
+        weights_as_they_are: Whether weights stay integers: they are neither
             transformed nor copied.
     """
     is_packed = machine.accumulators >= _WIDE and not weights_as_they_are
@@ -286,7 +286,7 @@ class Module:
         yield f"  call void @text_{name}({', '.join(passed)})"
 
     def add_predict(self, interface: Interface, row: str) -> None:
-        """Add `predict`: it aligns the workspace and runs the pass of one row."""
+        """Add `predict`: it aligns the workspace and runs the pass of a row."""
         passed = ", ".join(_passed(interface))
         self._entries.append(
             f"define void @{interface.name}_predict({passed}, ptr %workspace) #0 {{\n"
@@ -306,7 +306,7 @@ class Module:
     def add_batch(
         self, interface: Interface, passes: Sequence[tuple[int, str]]
     ) -> None:
-        """Add `predict_batch`: blocks of rows as long as they fill one, then rows."""
+        """Add `predict_batch`: blocks of rows while they fill a block, then rows."""
         size = f"i{self.machine.pointer}"
         count = f"zext {size} %rows to i64" if size != "i64" else "add i64 %rows, 0"
         ports, weights = _passed(interface, "ports"), _passed(interface, "weights")

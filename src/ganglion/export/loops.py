@@ -73,7 +73,7 @@ def _written_out(kernel: Kernel) -> Loop:
     return Loop.of(kernel.name, kernel.outer, total, kernel.target)
 
 
-# ---- a loop that only one other reads ------------------------------------------------
+# ---- a loop with a single reader -----------------------------------------------------
 
 
 def inline_loops(kernels: Sequence[Kernel]) -> list[Kernel]:
@@ -98,7 +98,7 @@ def inline_loops(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 
 def _squeezed(kernel: Loop) -> Loop:
-    """Return a map without axes of one element, so that equal ones look alike."""
+    """Return a map without unit axes, so that equal maps look alike."""
     axes = [axis for axis, size in enumerate(kernel.shape) if size > 1]
     if not _is_map(kernel) or len(axes) in (0, len(kernel.shape)):
         return kernel
@@ -185,7 +185,7 @@ def _together(kernel: Kernel, most: int) -> Kernel:
 
 
 def skip_zeros_of_relu(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Return the kernels; a product of one row skips inputs that ReLU has made zero.
+    """Return the kernels; a product of a row skips inputs that ReLU has set to zero.
 
     Such a product is bound by reading its weights, and skips those of zero inputs.
     """

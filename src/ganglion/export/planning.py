@@ -162,7 +162,7 @@ def constants_of(kernels: Sequence[Kernel]) -> list[Buffer]:
 
 
 def in_bytes(plan: ExportPlan) -> ExportPlan:
-    """Return the plan with constants of small whole numbers as int8, a byte each."""
+    """Return the plan with constants of small integers as int8, a byte each."""
     narrow: dict[int, np.ndarray] = {}
     for buffer in constants_of(plan.kernels):
         array = buffer.array

@@ -1,4 +1,4 @@
-"""A model as a shared library and one small Python file that calls it by ctypes.
+"""A model as a shared library and a small Python file that calls it by ctypes.
 
 The file needs neither Ganglion nor NumPy: it is loaded within a few milliseconds.
 """

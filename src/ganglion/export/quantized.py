@@ -1,6 +1,6 @@
 """int8: weights rounded per channel, activations by their ranges in a sample.
 
-Products are then of whole numbers, which float32 adds up exactly; so a file holds a
+Products are then of integers, which float32 adds up exactly; so a file holds a
 byte per weight, and results do not depend on the machine that runs it.
 """
 
@@ -242,7 +242,7 @@ def _in_int8(node: Node, low: float, high: float) -> Value:
 
 
 def _on_grid(x: Value, step: float, least: int, most: int) -> Value:
-    """Return a value as whole numbers of steps."""
+    """Return a value as an integer number of steps."""
 
     def filled(number: float) -> Value:
         return broadcast(Constant(np.float32(number)), shape=x.shape)

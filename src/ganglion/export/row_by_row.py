@@ -1,4 +1,4 @@
-"""Whether the rows of a batch are independent, as files that predict one row assume."""
+"""Whether the rows of a batch are independent, as files that predict a row assume."""
 
 from __future__ import annotations
 

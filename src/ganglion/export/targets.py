@@ -1,4 +1,4 @@
-"""The machines that code can be exported for, and LLVM IR compiled for one."""
+"""The machines that code can be exported for, and LLVM IR compiled for them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ MACHINES = {
 
 
 def machine_of(name: str | None) -> Machine:
-    """Return a machine by name; without one, this machine."""
+    """Return a machine by name; without a name, this machine."""
     if name is None or name == "native":
         return _this_machine()
     if name not in MACHINES:

@@ -44,7 +44,7 @@ def write(
 
 
 def module_of(inference: Inference, calibration: Calibration | None = None) -> bytes:
-    """Return the forward pass of one row as a module; in int8, if it is calibrated.
+    """Return the forward pass of a row as a module; in int8, if it is calibrated.
 
     Inputs, outputs, weights and the workspace have fixed addresses behind the stack;
     those of inputs and outputs are in a section of the module.

@@ -84,7 +84,7 @@ def _same_type(value: Value, other: Value) -> bool:
 
 
 def _remade(node: Node, new: Node) -> Node:
-    """Return a new node with the origin of the one that it stands for."""
+    """Return a new node with the origin of the node that it replaces."""
     return Node(new.op, new.inputs, new.attrs, new.shape, new.dtype, node.origin)
 
 

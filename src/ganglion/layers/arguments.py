@@ -128,11 +128,11 @@ def refuse(layer: Layer, name: str, value: Any) -> None:
 
 
 class NotAnIntegerError(TypeError, ValueError):
-    """A value that is not an integer: Keras raises the one or the other."""
+    """A value that is not an integer: Keras raises either error."""
 
 
 def positive(value: Any, name: str) -> int:
-    """Return an integer of at least one."""
+    """Return an integer of at least 1."""
     is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not is_whole:
         raise NotAnIntegerError(
@@ -158,7 +158,7 @@ def share(value: Any, name: str) -> float:
 
 
 def sizes(value: Any, rank: int, name: str) -> tuple[int, ...]:
-    """Return one positive integer per spatial axis."""
+    """Return a positive integer per spatial axis."""
     try:
         return spread(value, rank, name)
     except (TypeError, ValueError):
@@ -198,7 +198,7 @@ def pairs(value: Any, rank: int, name: str) -> tuple[tuple[int, int], ...]:
 
 
 def choice(value: Any, name: str, choices: tuple[str, ...]) -> str:
-    """Return one of the known words, whatever its case."""
+    """Return a known word, whatever its case."""
     if isinstance(value, str) and value.lower() in choices:
         return value.lower()
     known = ", ".join(repr(word) for word in choices)
@@ -237,7 +237,7 @@ def along_channels(weight: Any, data_format: str, rank: int) -> Any:
 
 
 def channels_last(data_format: str | None) -> str:
-    """Return the layout of a layer that knows one only; refuse the other."""
+    """Return the layout of a layer that supports a single layout; refuse the other."""
     layout = config.data_format_of(data_format)
     if layout == "channels_last":
         return layout

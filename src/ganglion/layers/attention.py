@@ -88,7 +88,7 @@ class Attention(Layer):
             outputs = ops.where(is_valid, outputs, 0.0)
         return (outputs, weights) if return_attention_scores else outputs
 
-    # The names by which subclasses in scripts change one step.
+    # The names by which subclasses in scripts change a step.
 
     def _calculate_scores(self, query: Any, key: Any) -> Any:
         """Return how well each key fits each query: (batch, queries, keys)."""

@@ -1,6 +1,6 @@
-"""The Layer: weights made in `build`, a `call` written in ops, a config that rebuilds.
+"""The Layer: weights created in `build`, a `call` in ops, a config that rebuilds.
 
-Weights are those made by `add_weight` or held in attributes, as sub-layers are (see
+Weights are those created by `add_weight` or held in attributes, as sub-layers are (see
 `tracking`), and a layer's configuration is read off its `__init__`.
 """
 
@@ -122,9 +122,9 @@ class Layer(WeightHolder):
     _was_called = False
     _call_context_args: frozenset[str] = frozenset({"training"})
     takes_python_numbers = False  # a call on lists of numbers is no mistake
-    keeps_shape = False  # the output has the shape of the one input
+    keeps_shape = False  # the output has the shape of the only input
     names_activity_regularizer = False  # in its configuration, even if there is none
-    built_at_once = False  # needs no shape: built as soon as it is made, as in Keras
+    built_at_once = False  # needs no shape: built when it is constructed, as in Keras
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -284,7 +284,7 @@ class Layer(WeightHolder):
         self._call_context_args = self._call_context_args | set(names)
 
     def _build_at_init(self) -> None:
-        """Count as built: all variables are made in `__init__`."""
+        """Count as built: all variables are created in `__init__`."""
         self._path = self._path or self.name
         if type(self).build is Layer.build:
             self.built = True
@@ -294,7 +294,7 @@ class Layer(WeightHolder):
         return layer_call
 
     def zero_grad(self) -> None:
-        """Forget the gradients that `loss.backward()` found, as in PyTorch."""
+        """Forget the gradients of `loss.backward()`, as in PyTorch."""
         call_function("zero_grad", self.trainable_variables)
 
     def to(self, device: Any) -> Self:
@@ -623,7 +623,7 @@ class Layer(WeightHolder):
                 return known
         before = self.built, self._build_shape
         shapes = self._traced_shapes(tensors_of(input_shape))
-        if is_ours(type(self)) and not self.weights:  # nothing was made by asking
+        if is_ours(type(self)) and not self.weights:  # nothing was created by asking
             self.built, self._build_shape = before
         return shapes
 
@@ -665,7 +665,7 @@ class Layer(WeightHolder):
     output_shape: Any = OldShape("output")
 
     def get_output_at(self, node_index: int) -> Any:
-        """Keras 2's way to what a shared layer returned at one of its calls."""
+        """Keras 2's way to the output of a shared layer at one of its calls."""
         keras2.note(
             "`layer.get_output_at`", "what the call returned", changes_defaults=False
         )
@@ -680,7 +680,7 @@ class Layer(WeightHolder):
 
     @property
     def path(self) -> str | None:
-        """The names of the layers around this one and its own; None until it is built.
+        """The names of the layers around this layer and its own; None until built.
 
         >>> layer = Layer(name="scale")
         >>> layer.build((None, 2))

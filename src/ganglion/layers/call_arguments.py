@@ -44,7 +44,7 @@ def lifted(leaf: Any) -> Any:
 
 
 def masked_as(before: Any, value: Value) -> Value:
-    """Give a value the mask of what it was made from."""
+    """Give a value the mask of the value that it was computed from."""
     mask = get_keras_mask(before)
     if mask is not None:
         set_keras_mask(value, read(mask))
@@ -137,7 +137,7 @@ def resolve_context(layer: Any, kwargs: dict[str, Any], scope: Scope) -> None:
 
 
 def is_unmasked(args: Any, kwargs: dict[str, Any]) -> bool:
-    """Return whether a call is on one tensor without a mask, as most are."""
+    """Return whether a call is on a single tensor without a mask, as most are."""
     if len(args) != 1 or kwargs.keys() - {"training"}:
         return False
     return isinstance(args[0], Value) and get_keras_mask(args[0]) is None
@@ -183,9 +183,9 @@ def _arguments(layer: Any, args: Any, kwargs: dict[str, Any]) -> dict[str, Any] 
 
 @cache
 def _defaults_of_others(method: Callable[..., Any]) -> dict[str, Any] | None:
-    """Return the defaults of all arguments but the first, None if one has none.
+    """Return the defaults of all arguments but the first, None if any has none.
 
-    Most layers are called on one tensor, for which binding takes longer than the call.
+    Most layers are called on a single tensor: binding takes longer than the call.
     """
     parameters = list(_signature(method).parameters.values())
     first, others = next(iter(parameters), None), parameters[1:]

@@ -57,7 +57,7 @@ def input_hint_from(kwargs: dict[str, Any]) -> tuple[int | None, ...] | None:
     return (batch, hints["input_dim"]) if "input_dim" in hints else None
 
 
-# Of many models that are made alike, every layer asks for it.
+# Of many models that are built alike, every layer asks for it.
 _signature = functools.lru_cache(maxsize=512)(inspect.signature)
 
 
@@ -224,7 +224,7 @@ def _means_sizes(args: tuple[Any, ...]) -> bool:
 
 
 def is_ours(cls: type) -> bool:
-    """Return whether a layer is one of Ganglion's own."""
+    """Return whether a layer is Ganglion's own."""
     return cls.__module__.startswith("ganglion.layers")
 
 

@@ -67,7 +67,7 @@ class _Window(SpatialLayer):
         return channels
 
     def _shape_rule(self, input_shape: Any) -> Any:
-        """Return the output shape, which needs no channels but for a depthwise one."""
+        """Return the output shape, which needs channels only if it is depthwise."""
         if len(input_shape) != self.rank + 2:
             return None  # tracing says what is wrong
         sizes = [input_shape[axis] for axis in self._spatial_axes]

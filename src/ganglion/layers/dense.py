@@ -332,7 +332,7 @@ class _Named(dict[str, Any]):
 
 
 def _by_name(obj: Any) -> Any:
-    """Name a function; one without a name stays itself until it is saved."""
+    """Return the name of a function; without a name, the function itself."""
     if hasattr(obj, "__array__"):
         return serialize_keras_object(obj)
     if not inspect.isfunction(obj) or obj.__name__ == "<lambda>":

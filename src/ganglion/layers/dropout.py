@@ -93,7 +93,7 @@ def _noise_shape(value: Any) -> tuple[int | None, ...] | None:
 
 
 class _SpatialDropout(Dropout):
-    """Dropout of whole channels, at all positions at once."""
+    """Dropout of entire channels, at all positions at once."""
 
     rank = 0
 
@@ -122,7 +122,7 @@ class _SpatialDropout(Dropout):
 
 @export("keras.layers")
 class SpatialDropout1D(_SpatialDropout):
-    """Dropout of whole channels over steps.
+    """Dropout of entire channels over steps.
 
     >>> import numpy as np
     >>> x = SpatialDropout1D(0.5, seed=1)(np.ones((1, 3, 4)), training=True)
@@ -140,7 +140,7 @@ class SpatialDropout1D(_SpatialDropout):
 
 @export("keras.layers")
 class SpatialDropout2D(_SpatialDropout):
-    """Dropout of whole channels of images.
+    """Dropout of entire channels of images.
 
     >>> import numpy as np
     >>> x = SpatialDropout2D(0.5, seed=1)(np.ones((1, 2, 2, 4)), training=True)
@@ -153,7 +153,7 @@ class SpatialDropout2D(_SpatialDropout):
 
 @export("keras.layers")
 class SpatialDropout3D(_SpatialDropout):
-    """Dropout of whole channels of volumes.
+    """Dropout of entire channels of volumes.
 
     >>> import numpy as np
     >>> x = SpatialDropout3D(0.5, seed=1)(np.ones((1, 2, 2, 2, 4)), training=True)
@@ -194,7 +194,7 @@ class GaussianNoise(_Noise):
 
 @export("keras.layers")
 class GaussianDropout(_Noise):
-    """Multiplies with normal noise around one, of the variance dropout would have.
+    """Multiplies with normal noise around 1, of the variance dropout would have.
 
     >>> import numpy as np
     >>> layer, x = GaussianDropout(0.5, seed=1), np.ones((1, 4))

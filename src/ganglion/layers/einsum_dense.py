@@ -146,7 +146,7 @@ class EinsumDense(Quantizable):
         return tuple(None if n == _ANY_SIZE else n for n in outputs)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments; the width of a packed kernel where there is one."""
+        """Return the arguments; the width of a packed kernel if it is packed."""
         config = super().get_config()
         if not self.gptq_unpacked_column_size:
             config.pop("gptq_unpacked_column_size", None)
@@ -162,7 +162,7 @@ class EinsumDense(Quantizable):
 
 
 def _all_letters(equation: str, ndim: int) -> tuple[str, str, str]:
-    """Return the letters of inputs, kernel and outputs, one for each axis."""
+    """Return the letters of inputs, kernel and outputs, a letter for each axis."""
     terms = _terms(equation)
     used = {*terms["inputs"], *terms["kernel"], *terms["outputs"]}
     spare = [letter for letter in string.ascii_letters if letter not in used]

@@ -46,12 +46,12 @@ class InputSpec:
         return f"InputSpec({', '.join(f'{k}={v}' for k, v in values.items())})"
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments that make an equal one, as Keras writes them."""
+        """Return the arguments that create an equal spec, as Keras writes them."""
         return {name: getattr(self, name) for name in _IN_CONFIG}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> InputSpec:
-        """Make one from what `get_config` returned."""
+        """Return a spec from the result of `get_config`."""
         return cls(**config)
 
     def refusal(self, shape: tuple[int | None, ...]) -> str | None:
@@ -116,7 +116,7 @@ def check_inputs(specs: Any, inputs: Any, name: str, created: origin.Origin) -> 
 
 
 def _where(created: origin.Origin) -> str:
-    """Return the line at which a layer was made, for messages."""
+    """Return the line at which a layer was created, for messages."""
     return f" ({created})" if created.file else ""
 
 

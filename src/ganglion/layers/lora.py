@@ -109,13 +109,13 @@ class Adaptable(Layer):
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
         chosen = {"lora_rank": self.lora_rank, "lora_alpha": self.lora_alpha}
-        for name, value in chosen.items():  # as in Keras, where there is one
+        for name, value in chosen.items():  # as in Keras, if there is any
             config.pop(name, None)
             if self.lora_rank:
                 config[name] = value
         return config
 
-    # ---- files: one weight, as if it had been trained as a whole -----------------
+    # ---- files: a single weight, as if it had been trained without LoRA --------------
 
     @property
     def saves_plainly(self) -> bool:

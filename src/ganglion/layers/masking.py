@@ -1,4 +1,4 @@
-"""Masking: steps that hold nothing but one number are left out behind it."""
+"""Masking: steps in which all numbers equal a value are skipped by later layers."""
 
 from __future__ import annotations
 

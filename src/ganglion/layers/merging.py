@@ -1,4 +1,4 @@
-"""Layers that take several inputs and return one, and their functions."""
+"""Layers that merge several inputs, and their functions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ganglion.serialization import export
 
 
 class _Merge(Layer):
-    """A layer over a list of inputs; axes of size one are stretched."""
+    """A layer over a list of inputs; axes of size 1 are broadcast."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -131,7 +131,7 @@ class Subtract(_Merge):
 class Multiply(_Merge):
     """The product of its inputs, element by element.
 
-    A masked step counts as one; where all are masked, the product is zero.
+    A masked step counts as 1; where all are masked, the product is zero.
 
     >>> import numpy as np
     >>> a, b = np.array([1.0, 6.0]), np.array([3.0, 2.0])
@@ -155,7 +155,7 @@ class Multiply(_Merge):
 
 
 def _merge_valid(layer: Layer, merge: Callable[..., Any], inputs: list[Any]) -> Any:
-    """Merge inputs two by two; where one is masked, the other counts alone."""
+    """Merge inputs pairwise; where an input is masked, the other counts alone."""
     output, output_mask = inputs[0], _spread_mask(layer, inputs[0])
     for x in inputs[1:]:
         mask = _spread_mask(layer, x)
@@ -249,7 +249,7 @@ class Concatenate(_Merge):
             )
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
-        """Join the masks; an input without one is valid."""
+        """Merge the masks; an input without a mask is valid."""
         if mask is None:
             return None
         self._check_masks(inputs, mask)
@@ -273,7 +273,7 @@ def _like_input(x: Any, mask: Any) -> Any:
 
 @export("keras.layers")
 class Dot(_Merge):
-    """Sums the products of two inputs along one axis of each.
+    """Sums the products of two inputs along an axis of each.
 
     >>> import numpy as np
     >>> a, b = np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]])

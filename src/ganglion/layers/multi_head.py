@@ -176,7 +176,7 @@ class _HeadedAttention(Layer):
         outputs = self._output_dense(outputs)
         return (outputs, scores) if return_attention_scores else outputs
 
-    # The names by which subclasses in scripts change one step.
+    # The names by which subclasses in scripts change a step.
 
     def _compute_attention_mask(
         self,

@@ -20,7 +20,7 @@ __all__ = [
 
 
 def unit_length(x: Any, axis: Any, epsilon: float) -> Any:
-    """Scale to length one over axes; a zero vector stays zero and has a gradient."""
+    """Scale to unit length over axes; a zero vector stays zero and has a gradient."""
     squares = ops.sum(ops.square(x), axis=axis, keepdims=True)
     return x / ops.sqrt(ops.maximum(squares, epsilon * epsilon))
 
@@ -222,7 +222,7 @@ class GroupNormalization(_Scaled):
 
 @export("keras.layers")
 class UnitNormalization(Layer):
-    """Scales each sample to length one along an axis.
+    """Scales each sample to unit length along an axis.
 
     >>> import numpy as np
     >>> UnitNormalization()(np.array([[3.0, 4.0]])).numpy()

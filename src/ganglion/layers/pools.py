@@ -1,4 +1,4 @@
-"""Pooling: the largest or the average of windows, or of whole images."""
+"""Pooling: the largest or the average of windows, or of entire images."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class GlobalAveragePooling1D(_GlobalAverage, rank=1):
 
 @export("keras.layers", "GlobalAvgPool2D")
 class GlobalAveragePooling2D(_GlobalAverage, rank=2):
-    """The average of each channel over the whole image.
+    """The average of each channel over the entire image.
 
     >>> import numpy as np
     >>> x = np.arange(16, dtype="float32").reshape(1, 4, 4, 1)
@@ -180,7 +180,7 @@ class GlobalAveragePooling2D(_GlobalAverage, rank=2):
 
 @export("keras.layers", "GlobalAvgPool3D")
 class GlobalAveragePooling3D(_GlobalAverage, rank=3):
-    """The average of each channel over the whole volume.
+    """The average of each channel over the entire volume.
 
     >>> import numpy as np
     >>> x = np.arange(8, dtype="float32").reshape(1, 2, 2, 2, 1)
@@ -201,7 +201,7 @@ class GlobalMaxPooling1D(_GlobalMax, rank=1):
 
 @export("keras.layers", "GlobalMaxPool2D")
 class GlobalMaxPooling2D(_GlobalMax, rank=2):
-    """The largest element of each channel over the whole image.
+    """The largest element of each channel over the entire image.
 
     >>> import numpy as np
     >>> GlobalMaxPooling2D()(np.arange(16, dtype="float32").reshape(1, 4, 4, 1)).numpy()
@@ -211,7 +211,7 @@ class GlobalMaxPooling2D(_GlobalMax, rank=2):
 
 @export("keras.layers", "GlobalMaxPool3D")
 class GlobalMaxPooling3D(_GlobalMax, rank=3):
-    """The largest element of each channel over the whole volume.
+    """The largest element of each channel over the entire volume.
 
     >>> import numpy as np
     >>> x = np.arange(8, dtype="float32").reshape(1, 2, 2, 2, 1)
@@ -253,7 +253,7 @@ class AdaptiveAveragePooling1D(_AdaptiveAverage, rank=1):
 
 @export("keras.layers")
 class AdaptiveAveragePooling2D(_AdaptiveAverage, rank=2):
-    """The average of windows over images of any size, which then have one size.
+    """The average of windows over images of any size, with outputs of a fixed size.
 
     >>> import numpy as np
     >>> AdaptiveAveragePooling2D(3)(np.ones((1, 8, 5, 2), "float32")).shape

@@ -51,7 +51,7 @@ class Quantizable(Calibrated):
         raise NotImplementedError
 
     def _as_matrix(self, weight: Any) -> Any:
-        """Return the weight as a matrix; what is summed over lies on one axis."""
+        """Return the weight as a matrix, with the axes that are summed over merged."""
         return weight
 
     def _from_matrix(self, matrix: Any) -> Any:
@@ -195,7 +195,7 @@ class Quantizable(Calibrated):
         raise NotImplementedError
 
     def _inputs_axes(self) -> Any:
-        """Return the axes along which the inputs have one scale."""
+        """Return the axes along which the inputs share a scale."""
         return -1
 
     def _aligned(self, scale: Any) -> Any:

@@ -36,7 +36,7 @@ _INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5")
 
 @export("keras.layers")
 class Flatten(Layer):
-    """Puts all elements of a sample into one row.
+    """Flattens each sample into a row.
 
     >>> import numpy as np
     >>> Flatten()(np.ones((2, 3, 4), "float32")).shape
@@ -57,7 +57,7 @@ class Flatten(Layer):
 
 @export("keras.layers")
 class Reshape(Layer):
-    """Gives each sample a new shape; one size may be -1 (or None).
+    """Reshapes each sample; a size may be -1 (or None).
 
     >>> import numpy as np
     >>> Reshape((2, -1))(np.ones((5, 6), "float32")).shape
@@ -111,7 +111,7 @@ class Reshape(Layer):
 
 @export("keras.layers")
 class Permute(Layer):
-    """Reorders the axes of each sample, which count from one.
+    """Reorders the axes of each sample, which count from 1.
 
     >>> import numpy as np
     >>> Permute((2, 1))(np.ones((1, 2, 3))).shape

@@ -17,7 +17,7 @@ __all__ = ["SpectralNormalization"]
 class SpectralNormalization(Wrapper):
     """Divides the kernel of a layer by its spectral norm, at each call in training.
 
-    The norm is found by `power_iterations` from where the last call came to.
+    The norm is computed by `power_iterations` from the result of the last call.
 
     >>> import numpy as np
     >>> from ganglion import layers

@@ -1,7 +1,7 @@
 """Layers in a graph of TensorFlow itself: a function that `tf.data.Dataset.map` traces.
 
 TensorFlow traces such a function once, on tensors without values. The layer then
-becomes one node of its graph, which calls the layer on the arrays of each element.
+becomes a node of its graph, which calls the layer on the arrays of each element.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a layer holds in its attributes: variables, layers, metrics and random seeds.
 
-They are found wherever they lie, as in Keras: in an attribute or in lists, tuples,
+They are tracked wherever they are, as in Keras: in an attribute or in lists, tuples,
 dictionaries and sets, nested, also when they are appended later. `Tracker.track` is the
 one place that looks; a layer calls it for whatever is set as an attribute.
 """
@@ -33,7 +33,7 @@ _LOCKED = (
 
 
 class Tracker:
-    """The things that belong to one layer, each once, in the order they came."""
+    """The things that belong to a layer, without duplicates, in order of assignment."""
 
     def __init__(self, layer_type: type) -> None:
         self._layer_type = layer_type
@@ -149,7 +149,7 @@ class Tracker:
 class WeightHolder:
     """The part of a `Layer` that knows its weights.
 
-    They are what `add_weight` made and what the attributes hold.
+    They are those created by `add_weight` and those held in attributes.
     """
 
     name: str
@@ -214,7 +214,7 @@ class WeightHolder:
         return self._tracker.fixed
 
     def _layers_below(self) -> list[Any]:
-        """Return the layers directly below this one, in order, each once."""
+        """Return the layers directly below this layer, in order, without duplicates."""
         return self._tracker.layers
 
     def _flatten_layers(

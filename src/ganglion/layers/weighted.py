@@ -1,4 +1,4 @@
-"""An op of one input and one weight, as a layer: what files of other formats hold."""
+"""An op of an input and a weight as a layer, for files of other formats."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Spread:
-        """Return the spread of some values, at least one."""
+        """Return the spread of some values, of which there is at least one."""
         values = list(values)
         if not all(map(math.isfinite, values)):
             return cls(math.nan, math.nan)
@@ -49,7 +49,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Group:
-    """The runs of one engine with the same settings of a sweep, if there is one."""
+    """The runs of an engine with the same settings of a sweep, if there is one."""
 
     engine: str
     settings: str
@@ -153,7 +153,7 @@ def by_time(race: Race) -> list[Group]:
 
 
 def ratio(group: Group, ranked: list[Group]) -> float | None:
-    """Return a run time as a multiple of the fastest one with the same settings."""
+    """Return a run time as a multiple of the fastest with the same settings."""
     best = next(
         (candidate for candidate in ranked if candidate.settings == group.settings),
         None,

@@ -37,7 +37,7 @@ from ganglion.race.run_engine import (
 )
 from ganglion.race.settings import Settings
 
-PATIENCE = 60.0  # seconds for a form to get ready when another one already is
+PATIENCE = 60.0  # seconds for a form to get ready when another is ready
 TRIALS = 3
 TRIAL_SECONDS = 1.0
 FEWEST_STEPS = 4
@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 @dataclass
 class Examined:
-    """What is known of one engine before the race."""
+    """What is known of an engine before the race."""
 
     engine: str
     form: str = ""
@@ -81,7 +81,7 @@ class Examined:
 
 
 def examine(job: Job, say: Say) -> Examined:
-    """Try an engine's forms; return what is known of the fastest one."""
+    """Try an engine's forms; return what is known of the fastest."""
     engine, limit = job.engine, job.limit
     best, tried = Examined(engine.name), {}
     for form in engine.forms_on(job.settings.device):

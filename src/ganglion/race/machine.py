@@ -22,7 +22,7 @@ HERE = Path(__file__).parents[1]
 BUSY = 0.25  # of the cores, before the race: more than that moves the times
 LOAD = "load before"  # among the facts of the machine
 _WIDTHS = (("avx512f", "AVX-512, 16 floats"), ("avx2", "AVX2, 8 floats"))
-_FOR_GPU = {  # extras; of JAX's two, one is installed
+_FOR_GPU = {  # extras; of JAX's two, either is installed
     DISTRIBUTION: "cuda", "jax": "cuda12,cuda13", "tensorflow": "and-cuda",
 }  # fmt: skip
 
@@ -93,7 +93,7 @@ def processor() -> str:
 
 
 def vector_width() -> str:
-    """Return how many floats one instruction works on."""
+    """Return how many floats an instruction works on."""
     if platform.machine().lower() in ("arm64", "aarch64"):
         return "NEON, 4 floats"
     flags = " ".join(line for line in _cpuinfo() if line.startswith("flags")).split()
@@ -121,7 +121,7 @@ def barriers() -> str:
 
 
 def gpu() -> str:
-    """Return the names of NVIDIA's GPUs and their driver, "" without one."""
+    """Return the names of NVIDIA's GPUs and their driver, "" if there are none."""
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     devices = [line.partition(", ") for line in _output(query).splitlines()]
     return "; ".join(f"{name}, driver {driver}" for name, _, driver in devices)
@@ -263,7 +263,7 @@ def install_size(engine: Engine, device: str = "cpu") -> int:
 
 
 def _sizes(requirements: list[str]) -> dict[str, int]:
-    """Return the size of every package that is needed; of a missing one it is 0."""
+    """Return the size of every package that is needed; 0 if it is missing."""
     left, packages = list(requirements), set[tuple[str, str]]()
     while left:
         new = _parts(left.pop()) - packages
@@ -314,7 +314,7 @@ def extras(name: str) -> list[str]:
 
 @cache
 def _checkout() -> dict[str, Any]:
-    """Return the description of our own checkout; nothing outside of one."""
+    """Return the description of Ganglion's checkout; nothing outside of it."""
     try:
         content = tomllib.loads((HERE.parents[1] / "pyproject.toml").read_text("utf-8"))
     except (OSError, ValueError):

@@ -175,7 +175,7 @@ ENGINES: dict[str, Callable[[dict[str, Any], dict[str, np.ndarray]], Any]] = {
 
 
 def main() -> None:
-    """Run one engine once."""
+    """Run an engine once."""
     task = json.load(sys.stdin)
     answer, sys.stdout = sys.stdout, sys.stderr  # whatever engines print is a log
     result = ENGINES[task["engine"]](task, _arrays(Path(task["data"])))

@@ -119,7 +119,7 @@ class ExactSteps:
 
 @dataclass(frozen=True)
 class Race:
-    """A whole comparison: what was raced, where, and every run so far.
+    """A complete comparison: what was raced, where, and every run so far.
 
     >>> race = Race("mnist-mlp", "784 → 10", 1, 128, 1, 2, "cpu", 0, ("torch",))
     >>> race.complete, race.schema

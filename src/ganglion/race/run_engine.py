@@ -1,4 +1,4 @@
-"""One run of one engine: its start, its worker process, and epoch after epoch.
+"""A run of an engine: its start, its worker process, and its epochs.
 
 All engines start from the same weights and see the same batches. The order of the rows
 is the one that Ganglion's own `fit` makes from its seed, inside of its compiled step;
@@ -115,14 +115,14 @@ def orders(recipe: Recipe, order_seed: int, epochs: int, rows: int) -> np.ndarra
 
 
 class Session:
-    """Asks one worker; all answers together have a limit of seconds."""
+    """Sends requests to a worker; all answers together have a limit of seconds."""
 
     def __init__(self, process: Process, job: Job) -> None:
         self.process, self._job = process, job
         self._end = time.monotonic() + job.limit
 
     def ask(self, do: str, key: str, **arguments: Any) -> Any:
-        """Return one key of an answer, or all of it (""); a missing key is an error."""
+        """Return a key of an answer, or all of it (""); a missing key is an error."""
         left = self._end - time.monotonic()
         try:
             answer = self.process.ask(do, max(left, 0.1), **arguments)
@@ -239,7 +239,7 @@ def new_run(engine: str, settings: Settings, number: int, **more: Any) -> Run:
 
 
 def run_once(job: Job, watch: Watch) -> Run:
-    """Run one engine once, in a process of its own; a failure is a result, too."""
+    """Run an engine once, in a process of its own; a failure is a result, too."""
     settings, name = job.settings, job.engine.name
     run = new_run(name, settings, job.number, form=job.form)
     try:

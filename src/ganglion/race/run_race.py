@@ -77,7 +77,7 @@ class RaceRunner:
         )
 
     def _resumed(self, before: Race) -> Race:
-        """Return a resumed race; one without any run starts again."""
+        """Return a resumed race; if it has no run, it starts again."""
         limit, memory = self._settings.limit or 0.0, self._settings.memory or 0
         race = replace(before, limit=limit, memory=memory, on=self._settings.on)
         if not race.finished:

@@ -1,4 +1,4 @@
-"""What is raced: the choices of one race, filled in, checked, and read back.
+"""What is raced: the choices of a race, completed, checked, and read back.
 
 A sweep is a race at several points: every combination of some values of some settings.
 """
@@ -48,11 +48,11 @@ class Settings:
     limit: float | None = None  # seconds a run may take; by first measurements if None
     memory: int | None = None  # bytes of address space a run may take
     sweep: Values = field(default_factory=dict)
-    point: dict[str, Any] = field(default_factory=dict)  # one point of a sweep
+    point: dict[str, Any] = field(default_factory=dict)  # of a sweep
     optimizer: dict[str, float] = field(default_factory=dict)  # other than the recipe's
     on: str = ""  # a cluster; this machine if empty
     custom: Recipe | None = None  # from a folder of images; else the one of the name
-    dtype: str = "float32"  # of the engines; a lockstep may take a finer one
+    dtype: str = "float32"  # of the engines; a lockstep may be more precise
     precision: str = "float32"  # of products; on a GPU, a sweep has others
 
     def __post_init__(self) -> None:

@@ -88,7 +88,7 @@ def _may_add_columns(product: Contract) -> bool:
 
 
 def _is_shared(plan: CpuPlan) -> bool:
-    return not plan.execution  # what one thread runs has it from the start
+    return not plan.execution  # a plan for a single thread has it from the start
 
 
 def verify(plan: CpuPlan) -> None:
@@ -106,7 +106,7 @@ def verify(plan: CpuPlan) -> None:
 
 
 def verify_memory(plan: CpuPlan) -> None:
-    """Walk through the runs: what lives in one stands apart from its neighbours."""
+    """Check at each run that the buffers which are live do not overlap."""
     begins: dict[int, list[Buffer]] = {}
     ends: dict[int, list[Buffer]] = {}
     for buffer, (first, last) in lifetimes(plan).items():

@@ -71,7 +71,7 @@ class Script:
         self._commands.append((COPY, *addresses, target.nbytes))
 
     def increase(self, number: np.ndarray) -> None:
-        """Add one to a number of 32 bits."""
+        """Increment a 32-bit integer."""
         self._arrays.append(number)
         self._commands.append((INCREASE, address_of(number), 1, 0))
 

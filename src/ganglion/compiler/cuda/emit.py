@@ -327,7 +327,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Emission:
-    """A schedule as functions and calls, one for each launch."""
+    """A schedule as functions, and a call for each launch."""
 
     schedule: Schedule
     functions: dict[str, str]

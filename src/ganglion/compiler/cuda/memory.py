@@ -46,7 +46,7 @@ def as_bytes(array: np.ndarray) -> np.ndarray:
 
 
 class Memory:
-    """The memory of one device."""
+    """The memory of a device."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
@@ -289,7 +289,7 @@ def contiguous(arrays: dict[str, Any]) -> dict[str, Any]:
 
 
 class Workspace:
-    """The device memory that belongs to one program.
+    """The device memory that belongs to a program.
 
     It holds constants, scratch memory, results, and arrays that are computed once or
     prefetched. Each of many models has its own, with an arena: they run concurrently.

@@ -67,7 +67,7 @@ class ModelRows:
             self._memory.discard(partial(self._memory.release_host, host))
 
     def array(self, number: int) -> np.ndarray:
-        """Return a variable of all models on the host: a view, one row for each."""
+        """Return a variable of all models on the host: a view with a row for each."""
         shape, dtype = self._kinds[number]
         return np.ndarray(
             (self.models, *shape),

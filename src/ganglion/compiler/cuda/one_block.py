@@ -1,4 +1,4 @@
-"""How one thread block runs many steps: kernel order, barriers, shared memory.
+"""How a thread block runs many steps: kernel order, barriers, shared memory.
 
 All arrays of a step are in the block's shared memory. Steps are software-pipelined:
 the order of rows is drawn for several steps at a time, and a step's data is fetched
@@ -95,7 +95,7 @@ class RowPrefetch:
     fused: FusedKernel  # over the rows of all these steps
     keys: frozenset[BufferKey]  # of the arrays that it writes
     steps: int
-    size: int  # elements of one step
+    size: int  # elements of a step
 
 
 @dataclass(frozen=True)
@@ -309,7 +309,7 @@ def _row_prefetches(
 
 
 def _reads_data(epilogue: Kernel, producer: Loop) -> bool:
-    """Return whether an epilogue of one axis reads only its producer and the data."""
+    """Return whether an epilogue of a single axis reads only its producer and data."""
     return (
         isinstance(epilogue, Loop)
         and epilogue.shape == producer.shape

@@ -88,7 +88,7 @@ def _as_rows(kernel: Kernel, loop: TimeLoop, spec: GpuSpec) -> Kernel | None:
 
 
 def is_recurrent_product(kernel: Contract, loop: TimeLoop) -> bool:
-    """Return whether a kernel multiplies plain matrices, the right one constant."""
+    """Return whether a kernel multiplies plain matrices, with a constant right one."""
     if len(kernel.rows) != 1 or len(kernel.inner) != 1 or len(kernel.columns) != 1:
         return False
     if any(axis.size > 1 for axis in kernel.batch):
@@ -232,7 +232,7 @@ class _Emission:
         self._names: dict[BufferKey, str] = {}  # of windows
         self._before: list[str] = []  # the bodies' functions
 
-    # ---- one block, all rows -------------------------------------------------------
+    # ---- a single block, all rows ----------------------------------------------------
 
     def text(self, calls: list[_Called]) -> Emitted:
         """Return the text of a loop that calls bodies one after the other."""

@@ -40,7 +40,7 @@ def host_op(
     gradient: Callable[[Node, Value], Sequence[Value | None]] | None = None,
     domain: Callable[[np.random.Generator], Case] | None = None,
 ) -> Op:
-    """Return an op of one result that runs on the host."""
+    """Return an op with a single result that runs on the host."""
     return Op(name, KIND, infer, meaning, domain, gradient)
 
 

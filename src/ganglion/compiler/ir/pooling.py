@@ -92,7 +92,7 @@ def _max_pool_back_meaning(
 ) -> np.ndarray:
     padded = pad_spatial(x, pairs, value=-np.inf)
     back = np.zeros(padded.shape, dy.dtype)
-    waiting = np.ones(y.shape, bool)  # until the first maximum of a window is found
+    waiting = np.ones(y.shape, bool)  # until the first maximum of a window
     for _, span in taps(window, y.shape[1:-1], strides, _ones(window)):
         wins = waiting & (padded[span] == y)
         back[span] += np.where(wins, dy, 0)

@@ -161,7 +161,7 @@ class Memory:
 
 @record(eq=False)
 class Expr:
-    """What one iteration of a loop computes."""
+    """What an iteration of a loop computes."""
 
     dtype: np.dtype
 
@@ -920,7 +920,7 @@ class Contract(Kernel):
 
     def run(self, memory: Memory) -> None:
         def operand(view: View, side: str) -> np.ndarray:
-            # Axes that an operand does not have stay at size one.
+            # Axes that an operand does not have stay at size 1.
             own = tuple(axis.size if getattr(axis, side) else 1 for axis in self.axes)
             return memory.see(_along(view, side, self.axes), own)
 

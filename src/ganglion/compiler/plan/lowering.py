@@ -94,11 +94,11 @@ class Preferences:
     # The shape of a buffer for packed blocks of a product's matrices, None without.
     scratch_for: Callable[[Contract], Shape | None] = never_packed
     rounds_products: bool = False  # of float32 matrices: their operands to bfloat16
-    # Images whose convolution has one channel are stored with pixels side by side.
+    # Images whose convolution has a single channel are stored with pixels side by side.
     pixels_side_by_side: bool = False
     # Of a convolution with few channels out of many, taps are the columns of a product.
     few_channels_by_taps: bool = False
-    # A transposed convolution with strides is one convolution for each phase.
+    # A transposed convolution with strides is a convolution for each phase.
     strides_by_phase: bool = False
     # A depthwise kernel's gradient is sums of several taps; else a product a channel.
     depthwise_sums: bool = False
@@ -242,7 +242,7 @@ class Lowering:
         return buffer
 
     def once(self, key: Hashable, make: Callable[[], Buffer]) -> Buffer:
-        """Return what was made under a key before, or make it: one copy serves all."""
+        """Return the buffer created under a key before, or create it."""
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
@@ -347,7 +347,7 @@ class Lowering:
         return True
 
     def is_contiguous(self, value: Value) -> bool:
-        """Return whether a value is some rows of a loop's results, one by one."""
+        """Return whether a value is some rows of a loop's results, in their shape."""
         if value not in self.fields:
             return False
         view = self.view(value)
@@ -412,7 +412,7 @@ class Lowering:
         return load
 
     def number_in(self, buffer: Buffer, rank: int) -> Load:
-        """Return what a buffer of one number has at every point of so many axes."""
+        """Return the load of a scalar buffer, at every point of so many axes."""
         key = buffer, (((0,) * rank, 0),)
         load = self._loads.get(key)
         if load is None:
@@ -926,7 +926,7 @@ def _write_state(low: Lowering, program: Program) -> None:
 
 
 def _read_by_each_other(writers: list[Loop]) -> list[list[Loop]]:
-    """Return the writers in groups: states that one reads and another one writes."""
+    """Group the writers of states that read each other's states."""
     number_of = {writer.target.buffer: n for n, writer in enumerate(writers)}
     groups = {n: [n] for n in range(len(writers))}
     for number, writer in enumerate(writers):
@@ -940,7 +940,7 @@ def _read_by_each_other(writers: list[Loop]) -> list[list[Loop]]:
 
 
 def _are_in_place(writers: list[Loop]) -> bool:
-    """Return whether each point of some loops reads no other one's states."""
+    """Return whether each point of some loops reads no state at another point."""
     first = writers[0]
     return len(writers) <= MAX_OUTPUTS and all(
         writer.shape == first.shape
@@ -950,7 +950,7 @@ def _are_in_place(writers: list[Loop]) -> bool:
 
 
 def _stored_apart(low: Lowering, writer: Loop) -> Kernel:
-    """Store a new state beside the old one; return what copies it there at the end."""
+    """Store a new state beside the old one; return the copy that goes at the end."""
     state = writer.target.buffer
     view = View(low.new(state.shape, state.dtype, "next"), writer.target.strides)
     low.emit(replace(writer, outputs=((writer.expr, view),)))
@@ -966,7 +966,7 @@ def _writer(low: Lowering, value: Value, state: Buffer) -> Loop:
 
 
 def _reads_other_elements(writer: Loop, stored: View) -> bool:
-    """Return whether a new state needs other elements of an old one than its own."""
+    """Return whether a new state needs other elements of an old state than its own."""
     place = stored.strides, stored.offset
     return any(
         not isinstance(expr, Load) or (expr.view.strides, expr.view.offset) != place

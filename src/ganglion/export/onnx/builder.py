@@ -30,7 +30,7 @@ def onnx_type(dtype: np.dtype) -> int:
 
 
 class Builder:
-    """Collects nodes; a builder of a loop's body shares names with the one around.
+    """Collects nodes; a builder of a loop's body shares names with the builder around.
 
     Args:
         outer: The builder around.
@@ -56,7 +56,7 @@ class Builder:
     def emit(
         self, op: str, *inputs: str, name: str | None = None, **attributes: Any
     ) -> str:
-        """Append a node of one result; return the name of that."""
+        """Append a node with a single result; return the name of that."""
         return self.emit_many(op, inputs, [name or self.fresh(op)], **attributes)[0]
 
     def emit_many(
@@ -93,11 +93,11 @@ class Builder:
         return nodes[::-1], [c for c in self.initializers if c.name in needed]
 
     def integers(self, *numbers: int) -> str:
-        """Return the name of a vector of whole numbers."""
+        """Return the name of a vector of integers."""
         return self.constant(np.array(numbers, np.int64))
 
     def rows(self, times: int) -> str:
-        """Return the name of a vector of one number: that many times the rows."""
+        """Return the name of a vector of a single number: that many times the rows."""
         top = self._top
         if 1 not in top._rows:
             top._rows[1] = self._first("Shape", top.rows_of, start=0, end=1)
@@ -114,7 +114,7 @@ class Builder:
         return name
 
     def counted(self, size: Size) -> str:
-        """Return the name of the whole numbers below a size."""
+        """Return the name of the integers below a size."""
         end = self.emit("Squeeze", self.vector([size]))
         start, step = self.constant(0, np.int64), self.constant(1, np.int64)
         return self.emit("Range", start, end, step)
@@ -130,7 +130,7 @@ class Builder:
         return parts[0] if len(parts) == 1 else self.emit("Concat", *parts, axis=0)
 
     def reshaped(self, x: str, sizes: Sequence[Size]) -> str:
-        """Return the name of x in another shape; one size may depend on the rows."""
+        """Return the name of x in another shape; a size may depend on the rows."""
         unknown = [size for size in sizes if isinstance(size, Rows)]
         if len(unknown) == 1 and 0 not in sizes:
             known = [-1 if isinstance(size, Rows) else size for size in sizes]

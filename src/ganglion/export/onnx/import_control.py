@@ -1,4 +1,4 @@
-"""If, Loop and Scan unrolled: one branch, or the body once for each step.
+"""If, Loop and Scan unrolled: a single branch, or the body once for each step.
 
 Conditions and numbers of steps must be known while the model is built: our graphs have
 loops over time, but none whose length depends on data. The steps of a loop share their
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _constant(value: Any, what: str) -> Any:
-    """Return a number that is known; refuse one that depends on the data."""
+    """Return a number that is known; refuse a number that depends on the data."""
     array = getattr(value, "array", None)
     if array is None or array.size != 1:
         raise ValueError(

@@ -71,7 +71,7 @@ def window_of(node: OnnxNode, x: Any, kernel: Sequence[int]) -> tuple[str, Pairs
 def _by_name(
     node: OnnxNode, x: Any, kernel: Sequence[int], padding: str, pairs: Pairs
 ) -> tuple[str, Pairs]:
-    """Return the padding by Keras' name where it is one of those."""
+    """Return the padding by Keras' name if it has a name."""
     is_same = any(map(any, pairs)) and pairs == _same_upper(node, x, kernel)
     return ("same", ()) if is_same else (padding, pairs)
 
@@ -273,7 +273,7 @@ def _share(
 
 
 def _global_pool(name: str) -> Any:
-    """Return the importer of a pool over whole images."""
+    """Return the importer of a pool over entire images."""
 
     def build(f: Importer, node: OnnxNode, values: Values) -> Any:
         (x,) = values
@@ -404,7 +404,7 @@ def _dropout(f: Importer, node: OnnxNode, values: Values) -> Any:
 
 
 def _resize(f: Importer, node: OnnxNode, values: Values) -> Any:
-    """Enlarge images by whole numbers."""
+    """Enlarge images by integer factors."""
     x, rank = values[0], len(values[0].shape) - 2
     factors = _factors(node, values, x)
     mode = node.attrs.get("mode", "nearest")

@@ -69,7 +69,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _whole_quotient(a: Any, b: Any) -> Any:
-    """Return a quotient of whole numbers, rounded toward zero as ONNX has it."""
+    """Return a quotient of integers, rounded toward zero as in ONNX."""
     sign = ops.sign(a) * ops.sign(b)
     return ops.floor_divide(ops.absolute(a), ops.absolute(b)) * sign
 
@@ -224,7 +224,7 @@ def _same_size(x: Any, axis: int) -> int:
 
 
 def _reshaped(x: Any, sizes: list[int]) -> Any:
-    """Return x in another shape; one size may be the batch, and one be left open."""
+    """Return x in another shape; a size may be the batch, and another be left open."""
     if UNKNOWN in sizes and -1 in sizes:
         sizes = _completed(x, sizes)
     if sum(size in (-1, UNKNOWN) for size in sizes) > 1:
@@ -239,7 +239,7 @@ def _reshaped(x: Any, sizes: list[int]) -> Any:
 
 
 def _completed(x: Any, sizes: list[int]) -> list[int]:
-    """Return sizes with the open one computed, if x has the same sizes before it."""
+    """Return sizes with the open size computed, if x has the same sizes before it."""
     end = sizes.index(-1)
     before = [UNKNOWN if size is None else size for size in x.shape[:end]]
     rest, others = x.shape[end:], sizes[end + 1 :]

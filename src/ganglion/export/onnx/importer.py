@@ -1,4 +1,4 @@
-"""An ONNX graph as a functional model: operators become layers and ops, one by one.
+"""An ONNX graph as a functional model: each operator becomes a layer or an op.
 
 A value is a Keras tensor, or a constant that is known while the model is built. Shapes
 that files compute at run time are constants here, too: a special number in them stands
@@ -80,7 +80,7 @@ class Importer:
     ) -> None:
         self.graph, self.opset = graph, graph.opset
         self._importers = importers
-        # A nested graph sees the values of the outer one, and shares its layers.
+        # A nested graph sees the values of the outer graph, and shares its layers.
         self.values: ChainMap[str, Value] = ChainMap({"": None})
         self._constants = ChainMap(dict(graph.constants))
         self._layers: dict[Any, Any] = {}
@@ -115,7 +115,7 @@ class Importer:
                 self._build(node)
 
     def inlined(self, graph: OnnxGraph, inputs: Sequence[Value]) -> list[Value]:
-        """Return the outputs of a graph inside of this one, for some inputs."""
+        """Return the outputs of a graph inside of this graph, for some inputs."""
         if len(inputs) != len(graph.inputs):
             raise ValueError(
                 f"its graph takes {len(graph.inputs)} values and is given {len(inputs)}"
@@ -210,11 +210,11 @@ class Importer:
         return self._layers[key]
 
     def word(self, node: OnnxNode) -> str:
-        """Return a node's name as one for a layer."""
+        """Return a node's name as the name of a layer."""
         return _identifier(node.name)
 
     def weighted(self, op: str, node: OnnxNode, values: Sequence[Value]) -> Any:
-        """Return an op of two values; one that is a weight belongs to a layer."""
+        """Return an op of two values; if one is a weight, it belongs to a layer."""
         first, second = values
         for position, (value, other) in enumerate(((first, second), (second, first))):
             is_weight = getattr(value, "is_weight", False)
@@ -233,7 +233,7 @@ class Importer:
         return outputs
 
     def unique(self, name: str) -> str | None:
-        """Return a name that no layer has yet, None for an empty one."""
+        """Return a name that no layer has yet, None for an empty name."""
         if not name:
             return None
         number, chosen = 1, name

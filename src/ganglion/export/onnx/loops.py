@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def emit(w: GraphWriter, node: Node) -> None:
-    """Write a loop, or take a result of one."""
+    """Write a loop, or take a result of a loop."""
     if node.op.name == "field":
         w.set(node, w.fields[node.inputs[0], node.attrs["name"]])
     elif node.op.name == "scan":

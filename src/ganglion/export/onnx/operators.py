@@ -1,4 +1,4 @@
-"""The translation of each op of our graph to ONNX: one operator, or a few.
+"""The translation of each op of our graph to ONNX: an operator, or a few.
 
 Images are channels last here and channels first in ONNX. Results of convolutions and
 pools stay channels first as long as only elementwise ops, reductions over all pixels

@@ -189,7 +189,7 @@ class _Reader:
         )
 
     def attribute(self, entry: Any) -> Any:
-        """Return the value of an attribute, None for one of another kind."""
+        """Return the value of an attribute, None for an attribute of another kind."""
         kinds = onnx.AttributeProto
         match entry.type:
             case kinds.FLOAT:

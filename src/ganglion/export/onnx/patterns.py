@@ -1,4 +1,4 @@
-"""Several ops of ours that are one operator in ONNX, recognised by the last of them.
+"""Several ops of ours that are a single ONNX operator, recognised by the last of them.
 
 Operators written for the earlier ops have no reader, and are left out of the file.
 """

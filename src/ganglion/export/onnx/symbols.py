@@ -62,7 +62,7 @@ def size_of(first: int, second: int) -> Size:
 
 
 class Twins:
-    """Two graphs of one model, for two numbers of rows: which value is which."""
+    """Two graphs of a model, for two numbers of rows: which value is which."""
 
     def __init__(self, first: Graph, second: Graph) -> None:
         self._twin: dict[Value, Value] = {}

@@ -22,7 +22,7 @@ from ganglion.export.text.front import (
     Vectorize,
 )
 
-_DIGITS = 20  # of a whole number of 64 bits, with its sign
+_DIGITS = 20  # of a 64-bit integer, with its sign
 _MODULUS = 2**64
 
 
@@ -45,7 +45,7 @@ Argument = int | np.ndarray | InputArgument | Memory
 
 @dataclass(frozen=True)
 class RoutineCall:
-    """A call of a routine; `source` is the type of its `Source`, if it has one."""
+    """A call of a routine; `source` is the type of its `Source`, if there is any."""
 
     routine: str
     arguments: tuple[Argument, ...]

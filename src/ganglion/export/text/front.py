@@ -37,7 +37,7 @@ class Salt:
 
 @dataclass(frozen=True)
 class Table:
-    """A vocabulary: keys (bytes or whole numbers), and the index of each.
+    """A vocabulary: keys (bytes or integers), and the index of each.
 
     Args:
         keys: Distinct keys.
@@ -88,7 +88,7 @@ class Step:
 
 @dataclass(frozen=True)
 class LookUp(Step):
-    """Words or whole numbers as indices of a table."""
+    """Words or integers as indices of a table."""
 
     table: Table
 
@@ -107,7 +107,7 @@ class Vectorize(Step):
 
 @dataclass(frozen=True)
 class Hash(Step):
-    """Words or whole numbers as numbers of buckets."""
+    """Words or integers as numbers of buckets."""
 
     bins: int
     mask: Any
@@ -116,7 +116,7 @@ class Hash(Step):
 
 @dataclass(frozen=True)
 class Cross(Step):
-    """Combinations of words and whole numbers as numbers of buckets."""
+    """Combinations of words and integers as numbers of buckets."""
 
     bins: int
 

@@ -30,7 +30,7 @@ def is_space(letter: int) -> int:
 
 
 def is_punctuation(letter: int) -> int:
-    """Return whether a letter is one of Python's `string.punctuation`."""
+    """Return whether a letter is in Python's `string.punctuation`."""
     return (
         ((letter >= 33) & (letter <= 47))
         | ((letter >= 58) & (letter <= 64))
@@ -63,7 +63,7 @@ def next_word(
     text: Bytes, cursor: Numbers, word: Word, most: int, lower: int, strip: int,
     split: int,
 ) -> int:  # fmt: skip
-    """Append the next word of a text; return whether there is one.
+    """Append the next word of a text; return whether there is any.
 
     The cursor has the position in the text, and how long the word is.
     """
@@ -227,14 +227,14 @@ def look_numbers_up(
 
 
 def as_whole(source: Source, count: int, out: Numbers) -> None:
-    """Write numbers as whole ones."""
+    """Write numbers as integers."""
     i = 0
     while i < count:
         out[i] = source[i]
         i += 1
 
 
-# ---- whole numbers -------------------------------------------------------------------
+# ---- integers ------------------------------------------------------------------------
 
 
 def divided(number: int, divisor: int) -> int:

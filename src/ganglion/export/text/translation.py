@@ -44,7 +44,7 @@ class Routine:
 
     @property
     def is_formula(self) -> bool:
-        """Whether it is one expression."""
+        """Whether it is a single expression."""
         return len(self.body) == 1 and isinstance(self.body[0], ast.Return)
 
     def calls(self) -> list[str]:
@@ -216,7 +216,7 @@ class _CText:
                 text = f"{_name(value)}[{self._text(index)}]"
                 is_float = self._source in ("float", "double")
                 if self._kinds[_name(value)] == "Source" and is_float:
-                    # What no whole number is becomes the least one, as on x86.
+                    # What no integer represents becomes the smallest, as on x86.
                     fits = f"{text} >= -0x1p63 && {text} < 0x1p63"
                     return f"(uint64_t)({fits} ? (int64_t){text} : INT64_MIN)"
                 return f"(uint64_t){text}"
@@ -247,7 +247,7 @@ def as_llvm(
     Args:
         names: Of the routines.
         source: The LLVM type of what `Source` points to.
-        signed: Whether whole numbers there have a sign.
+        signed: Whether integers there have a sign.
     """
     wanted = [each for each in needed(names) if not each.is_formula]
     return ["\n".join(_LlvmText(each, source, signed).lines()) for each in wanted]

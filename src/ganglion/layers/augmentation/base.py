@@ -24,7 +24,7 @@ Boxes = dict[str, Any]
 
 
 class ImageLayer(Layer):
-    """A layer on one image, or on a batch of them.
+    """A layer on an image, or on a batch of images.
 
     It takes images, or a dictionary of `images` and what belongs to them: `labels`,
     `bounding_boxes` (a dictionary of `boxes` and `labels`) and `segmentation_masks`.
@@ -58,7 +58,7 @@ class ImageLayer(Layer):
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "data_format": self.data_format}
 
-    # ---- one call ----------------------------------------------------------------
+    # ---- a call ------------------------------------------------------------------
 
     def call(self, data: Any, training: Any = True) -> Any:
         images = images_of(data)
@@ -130,26 +130,26 @@ class ImageLayer(Layer):
     def transform_single_image(
         self, image: Any, transformation: Any, training: Any = True
     ) -> Any:
-        """Do to one image what was drawn for it."""
+        """Apply to an image what was drawn for it."""
         return _first(self.transform_images(_alone(image), transformation, training))
 
     def transform_single_label(
         self, label: Any, transformation: Any, training: Any = True
     ) -> Any:
-        """Do to one label what was drawn for it."""
+        """Apply to a label what was drawn for it."""
         return _first(self.transform_labels(_alone(label), transformation, training))
 
     def transform_single_bounding_box(
         self, bounding_box: Any, transformation: Any, training: Any = True
     ) -> Any:
-        """Do to the boxes of one image what was drawn for it."""
+        """Apply to the boxes of an image what was drawn for it."""
         boxes = _alone(densified(bounding_box))
         return _first(self.transform_bounding_boxes(boxes, transformation, training))
 
     def transform_single_segmentation_mask(
         self, segmentation_mask: Any, transformation: Any, training: Any = True
     ) -> Any:
-        """Do to one mask what was drawn for it."""
+        """Apply to a mask what was drawn for it."""
         masks = _alone(segmentation_mask)
         return _first(
             self.transform_segmentation_masks(masks, transformation, training)
@@ -191,8 +191,8 @@ def _first(value: Any) -> Any:
 def in_batches(
     moved: Callable[[Boxes, Any], Boxes], boxes: Boxes, transformation: Any
 ) -> Boxes:
-    """Move the boxes of a batch of images; those of one image are a batch of one."""
-    ranks = {"boxes": 2, "labels": 1}  # of one image
+    """Move the boxes of a batch of images; those of an image are a batch of one."""
+    ranks = {"boxes": 2, "labels": 1}  # of an image
     single = {
         key: value
         for key, value in boxes.items()
@@ -342,7 +342,7 @@ def value_range_of(value: Any) -> tuple[float, float]:
 
 
 def in_range(x: Any, source: Any, target: Any) -> Any:
-    """Stretch pixels from one range of values to another."""
+    """Map pixels linearly from a range of values to another."""
     (low, high), (start, stop) = source, target
     if (low, high) == (start, stop):
         return x
@@ -355,5 +355,5 @@ def clipped(x: Any, value_range: Any) -> Any:
 
 
 def each(numbers: Any) -> Any:
-    """Give one number for each image the axes of a batch of images."""
+    """Reshape a number per image to broadcast over a batch of images."""
     return ops.reshape(numbers, (-1, 1, 1, 1))

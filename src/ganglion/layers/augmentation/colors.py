@@ -318,7 +318,7 @@ class Solarization(RandomImageLayer):
 
 @export("keras.layers")
 class AutoContrast(ImageLayer):
-    """Stretches each channel of an image over the whole range of values.
+    """Stretches each channel of an image over the full range of values.
 
     >>> import numpy as np
     >>> x = np.array([10.0, 20.0], "float32").reshape(1, 1, 2, 1)
@@ -385,7 +385,7 @@ class RandomColorJitter(RandomImageLayer):
     def get_random_transformation(
         self, data: Any, training: Any = True, seed: Any = None
     ) -> Any:
-        """Return None, as in Keras: each change draws when it is made."""
+        """Return None, as in Keras: each change draws when it is applied."""
         checked(images_of(data))
         return None
 

@@ -127,7 +127,7 @@ class ContrastLimitedAdaptiveHistogramEqualization(ImageLayer):
         return mixed[:, :height, :width, :]
 
     def _levels(self, counts: Any, pixels: int) -> Any:
-        """Return the new level of each old one, for each tile."""
+        """Return the new level of each old level, for each tile."""
         if self.clip_limit > 0:
             limit = self.clip_limit * pixels / _LEVELS
             bounded = ops.minimum(counts, limit)

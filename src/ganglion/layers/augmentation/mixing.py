@@ -130,7 +130,7 @@ class CutMix(_Rectangles):
 
     def _draw(self, data: Any, seed: Any) -> Any:
         if len(data.shape) == 3:
-            return None  # one image has no other to mix with
+            return None  # a single image has no other to mix with
         count = count_of(data)
         alpha = random.uniform((), *self.factor, self.compute_dtype, seed) + 1e-6
         weight = random.beta((count,), alpha, alpha, self.compute_dtype, seed)

@@ -314,7 +314,7 @@ class RandomRotation(_Affine):
     def _maps(self, x: Any, drawn: Any) -> tuple[Any, Any]:
         if "angle" in drawn:
             rotation = _rotation(drawn["angle"], x.shape[1], x.shape[2])
-        else:  # a matrix of one's own
+        else:  # a matrix of the user's own
             matrix = ops.reshape(drawn["rotation_matrix"], (-1, 8))
             rotation = [matrix[:, number] for number in range(8)]
         return tuple(rotation[:3]), tuple(rotation[3:6])

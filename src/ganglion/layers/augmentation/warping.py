@@ -144,7 +144,7 @@ class RandomElasticTransform(MovingLayer):
         amount = drawn["distortion_factor"]
         least = min(height, width) * 0.05
         filling = Filling(self.fill_mode, float(self.fill_value))
-        # A compiled filter has one size: that of the widest that may be drawn.
+        # A compiled filter has a fixed size: that of the widest that may be drawn.
         size = (6 * int(least * self.scale[1])) | 1
         alpha = 0.1 * max(height, width) * amount
         sigma = ops.maximum(least * amount, 1e-3)

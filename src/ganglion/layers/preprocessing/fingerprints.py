@@ -1,6 +1,6 @@
 """FarmHash's Fingerprint64 and SipHash-2-4 of many words at once, as TensorFlow's.
 
-Words of one length are the rows of one matrix of bytes, so that every step is a NumPy
+Words of equal length are the rows of a matrix of bytes, so that every step is a NumPy
 operation over all of them; 64-bit numbers wrap around, as in the originals.
 """
 

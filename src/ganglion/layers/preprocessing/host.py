@@ -117,7 +117,7 @@ class HostOutputs(list[Any]):
 
 
 class _Shape(tuple):
-    """A shape as one leaf."""
+    """A shape as a leaf."""
 
 
 def numbers_from(inputs: Any) -> Any:

@@ -124,7 +124,7 @@ class IndexLookup(HostLayer):
         return len(self._tokens) + self._token_start()
 
     def set_vocabulary(self, vocabulary: Any, idf_weights: Any = None) -> None:
-        """Take a list of words, or a file with one in each line, as vocabulary."""
+        """Take a list of words, or a file with a word in each line, as vocabulary."""
         is_tf_idf = self.output_mode == "tf_idf"
         if is_tf_idf != (idf_weights is not None):
             raise ValueError(
@@ -527,7 +527,7 @@ def _plain_list(values: Any) -> Any:
 
 
 def whole_numbers(inputs: Any, owner: str) -> np.ndarray:
-    """Return numbers as whole ones of 64 bits, as TensorFlow casts them."""
+    """Return numbers as 64-bit integers, as TensorFlow casts them."""
     if hasattr(inputs, "numpy"):
         inputs = inputs.numpy()
     array = np.asarray(inputs)

@@ -239,7 +239,7 @@ class TextVectorization(HostLayer):
         return self._lookup_layer.vocabulary_size()
 
     def set_vocabulary(self, vocabulary: Any, idf_weights: Any = None) -> None:
-        """Take a list of words, or a file with one in each line, as vocabulary."""
+        """Take a list of words, or a file with a word in each line, as vocabulary."""
         self._lookup_layer.set_vocabulary(vocabulary, idf_weights)
 
     # ---- configuration and files -------------------------------------------------
@@ -323,7 +323,7 @@ def _sequence_length(value: Any, mode: str) -> int | None:
 
 
 def _unsplit(texts: list[bytes], shape: tuple[int, ...]) -> Rows:
-    """Return the rows of texts that stay whole; a flat list is one row."""
+    """Return the rows of texts that are not split; a flat list is a single row."""
     width = shape[-1] if shape else 1
     rows = len(texts) // width if width else 0
     return [texts[row * width : (row + 1) * width] for row in range(rows)]

@@ -16,7 +16,7 @@ Token = bytes | int
 
 
 def read_word_list(path: str | os.PathLike[str], as_token: Callable[[str], Any]) -> Any:
-    """Return the words of a file, one in each line, as tokens.
+    """Return the words of a file, a word in each line, as tokens.
 
     An empty file, a word that occurs twice and bytes that are no UTF-8 are refused,
     with the file and the line.
@@ -64,7 +64,7 @@ def parsed_word_list(
 
 
 def word_list(words: Sequence[Any], name: str) -> bytes:
-    """Return words as the bytes of a file, one in each line."""
+    """Return words as the bytes of a file, a word in each line."""
     texts = [as_text(word) for word in words]
     for text in texts:
         if "\n" in text:

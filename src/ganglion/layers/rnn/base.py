@@ -33,7 +33,7 @@ _NOT_IN_CONFIG = ("implementation", "time_major", "use_cudnn")
 class RNN(Layer):
     """Runs a cell over the steps of sequences (batch, time, features).
 
-    The loop is compiled as one, whatever its length, so `unroll` changes nothing.
+    The loop is compiled as a loop, whatever its length, so `unroll` changes nothing.
 
     >>> from ganglion import layers
     >>> RNN(layers.LSTMCell(4))(np.ones((2, 5, 3), "float32")).shape

@@ -31,7 +31,7 @@ _EQUAL = ("stateful", "return_sequences", "return_state")
 class Bidirectional(Layer):
     """Runs a recurrent layer forward and another backward, and joins their outputs.
 
-    Both are made from the configuration of the layer given, with weights of their own.
+    Both are created from the configuration of the layer given, with their own weights.
 
     >>> import numpy as np
     >>> from ganglion import layers

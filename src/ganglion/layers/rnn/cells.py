@@ -1,4 +1,4 @@
-"""Cells: what a recurrent layer does at one step of time."""
+"""Cells: what a recurrent layer computes at a step of time."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class DropoutCell(Layer):
         self.seed_generator = random.SeedGenerator(self.seed)
 
     def draw_noise(self) -> Noise:
-        """Return states of the generator, one for each mask that is drawn."""
+        """Return states of the generator, a state for each mask that is drawn."""
         scope = current_scope()
         count = self.gates if self.implementation == 1 else 1
         draws = [
@@ -120,7 +120,7 @@ class DropoutCell(Layer):
         return ops.concatenate(products, axis=self.gate_axis)
 
     def _add_forget_bias(self, units: int) -> Any:
-        """Make the bias of an LSTM, which is one for the forget gate at first."""
+        """Create the bias of an LSTM, which is initially 1 for the forget gate."""
 
         def forgetting(shape: Any, dtype: Any = None) -> Any:
             own, ones = self.bias_initializer, initializers.get("ones")
@@ -336,7 +336,7 @@ class GRUCell(_DenseCell):
         self._keep(locals())
 
     def _add_bias(self, columns: int) -> Any:
-        # One for the inputs and one for the state, which the reset gate scales.
+        # One for the inputs and another for the state, which the reset gate scales.
         shape = (2, columns) if self.reset_after else (columns,)
         return weight(self, "bias", shape)
 

@@ -67,7 +67,7 @@ def _spread(is_valid: Any, x: Any) -> Any:
 
 
 def _repeated(outputs: Any, mask: Any, reverse: bool) -> Any:
-    """Return outputs with those of masked steps replaced by the one before."""
+    """Return outputs with those of masked steps replaced by the previous ones."""
 
     def body(previous: Any, slices: Any) -> tuple[Any, Any]:
         output, is_valid = slices

@@ -1,4 +1,4 @@
-"""Several cells, one on top of the other, as one cell."""
+"""Several cells, stacked, as a single cell."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def initial_state(cell: Any, batch_size: Any, dtype: str) -> Any:
 
 @export("keras.layers")
 class StackedRNNCells(Layer):
-    """A stack of cells as one: each is given the output of the one below it.
+    """A stack of cells as a cell: each is given the output of the cell below it.
 
     >>> import numpy as np
     >>> from ganglion import layers

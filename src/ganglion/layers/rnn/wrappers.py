@@ -80,7 +80,7 @@ class TimeDistributed(Wrapper):
         return self.layer(x, training=training, **options)
 
     def _all_at_once(self, inputs: Any, training: Any, mask: Any) -> Any:
-        """Call the layer once, on the steps of all sequences as one batch."""
+        """Call the layer once, on the steps of all sequences as a single batch."""
         leading = inputs.shape[:2]
 
         def merged(x: Any) -> Any:

@@ -66,7 +66,7 @@ class Cost:
 
 @dataclass
 class Costs:
-    """What was measured of one recipe."""
+    """What was measured of a recipe."""
 
     recipe: str
     batch_size: int
@@ -133,7 +133,7 @@ def run(
     batch_size: int | None,
     say: Say,
 ) -> Costs:
-    """Measure one recipe; Ctrl-C returns what was measured so far."""
+    """Measure a recipe; Ctrl-C returns what was measured so far."""
     size = batch_size or recipe.batch_size
     costs = Costs(recipe.name, size, threads, [], busy=steps.busy())
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:

@@ -79,7 +79,7 @@ def run(
     batch_size: int | None = None,
     say: Say = lambda text: None,
 ) -> list[Result]:
-    """Measure one network; Ctrl-C returns what was measured so far."""
+    """Measure a network; Ctrl-C returns what was measured so far."""
     recipe, size = recipes.plain(recipe), batch_size or recipe.batch_size
     entries = [
         Entry(each.name, problem=each.unavailable_reason() or "") for each in engines
@@ -157,7 +157,7 @@ def _write_data(recipe: Recipe, size: int, folder: Path) -> tuple[float, list[Fi
 
 
 def _predictions(model: Any, row: int) -> Iterator[Figure]:
-    """Yield what is predicted: one row, and as many as go."""
+    """Yield what is predicted: a single row, and as many as fit."""
     yield Figure("predict 1 row", 1, (1,))
     forward = 2.0 * sum(steps.products(model))
     rows = next(
@@ -226,7 +226,7 @@ def write(results: list[Result], path: Path, command: str) -> None:
 
 
 def _section(results: list[Result]) -> Iterator[str]:
-    """Yield the lines of one network: every engine, and each of its forms."""
+    """Yield the lines of a network: every engine, and each of its forms."""
     first = results[0]
     recipe = recipes.get(first.recipe)
     yield f"## {first.recipe}"

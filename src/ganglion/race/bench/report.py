@@ -114,7 +114,7 @@ def rows(result: Result) -> list[list[str]]:
 
 
 def title(result: Result) -> str:
-    """Return what was measured, in one line."""
+    """Return what was measured, in a line."""
     where = f"threads: {result.threads}"
     if result.device == "cuda":
         where = f"{result.precision}, {result.gpu or 'CUDA'}"
@@ -123,7 +123,7 @@ def title(result: Result) -> str:
 
 
 def verdict(result: Result) -> str:
-    """Return how Ganglion compares with the best rival, in one line."""
+    """Return how Ganglion compares with the best rival, in a line."""
     ours, best = result.ours, result.best_rival
     if ours is None or best is None:
         return "Nothing to compare."
@@ -241,7 +241,7 @@ def page(results: list[Result], command: str) -> str:
 
 
 def where(results: list[Result]) -> str:
-    """Return when and on what results were measured, in one line."""
+    """Return when and on what results were measured, in a line."""
     facts = machine.facts()
     cores = facts["cores"].split(",")[0]
     return (

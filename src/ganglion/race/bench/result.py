@@ -12,7 +12,7 @@ from ganglion.race.engines import PRECISE
 
 @dataclass
 class Entry:
-    """What was measured of one engine."""
+    """What was measured of an engine."""
 
     engine: str
     form: str = ""
@@ -52,7 +52,7 @@ class Result:
     interrupted: bool = False
     device: str = "cpu"
     precision: str = "float32"  # of products: "tf32" and "bf16" are of GPUs
-    gpu: str = ""  # the device and its driver, where it is one
+    gpu: str = ""  # the device and its driver, if it is a GPU
     figure: str = "training step"  # what was timed
 
     @property
@@ -81,7 +81,7 @@ class Result:
 
     @property
     def best_rival(self) -> Entry | None:
-        """Return the rival that is hardest on Ganglion, else the fastest one."""
+        """Return the rival that is hardest on Ganglion, else the fastest rival."""
         ours = self.ours
         key = (
             (lambda rival: self.ratio(rival, ours))

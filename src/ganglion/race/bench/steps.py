@@ -32,8 +32,8 @@ GPU_ROWS = 49_920  # about what a GPU's users have; 100 steps are 3 ms there
 ROUND_SECONDS = 0.5
 GPU_ROUND_SECONDS = 0.2  # of more steps than the processor takes in a minute
 FEWEST_STEPS = 3
-PATIENCE = 60.0  # seconds for a form to get ready when another one already is
-TRIALS = 3  # rounds for each form of an engine, to choose one
+PATIENCE = 60.0  # seconds for a form to get ready when another is ready
+TRIALS = 3  # rounds for each form of an engine, to choose among them
 QUIET = 0.1  # the share of the cores that others may use without a remark
 PAUSE = 0.2  # threads of the engine before may still be spinning
 # Relative, of the first batch's loss, and after one update, which rounding moves more.
@@ -56,7 +56,7 @@ def run(
     precision: str = "float32",
     say: Say = lambda text: None,
 ) -> Result:
-    """Measure one recipe; Ctrl-C returns what was measured so far."""
+    """Measure a recipe; Ctrl-C returns what was measured so far."""
     size = batch_size or recipe.batch_size
     entries = [
         Entry(engine.name, problem=engine.unavailable_reason() or "")
@@ -155,12 +155,12 @@ def operations(model: Any, batch: int) -> float:
 
 
 def products(model: Any) -> list[int]:
-    """Return the multiplications of a model's products, for one row of a batch."""
+    """Return the multiplications of a model's products, for a row of a batch."""
     return [count for layer in model.layers for count in _products(layer)]
 
 
 def _products(layer: Any) -> Iterator[int]:
-    """Yield the multiplications of a layer's products, for one row of a batch."""
+    """Yield the multiplications of a layer's products, for a row of a batch."""
     from ganglion import layers
 
     kernels, positions = [getattr(layer, "kernel", None)], 0
@@ -255,7 +255,7 @@ class Bench:
         self.still: Any = None  # a recipe without noise, to compare first losses by
 
     def prepare(self, engines: list[Engine], entries: list[Entry]) -> list[Running]:
-        """Start every engine in its fastest form; note why one cannot be."""
+        """Start every engine in its fastest form; note why any cannot be started."""
         pairs = [
             pair for pair in zip(engines, entries, strict=True) if not pair[1].problem
         ]
@@ -386,9 +386,9 @@ class Bench:
         entry.start_seconds += time.perf_counter() - started
 
     def _steps_a_round(self, milliseconds: float) -> int:
-        """Return how many steps take half a second: on a GPU, whole epochs.
+        """Return how many steps take half a second: on a GPU, complete epochs.
 
-        Those can be one loop, or one recording, that is compiled once.
+        Those can be a loop, or a recording, that is compiled once.
         """
         if self._device == "cpu":
             return max(self.figure.fewest, int(1000 * ROUND_SECONDS / milliseconds))
@@ -396,7 +396,7 @@ class Bench:
         return max(1, epochs) * self.unit
 
     def take_turns(self, running: list[Running], number: int) -> list[Running]:
-        """Run a round, each time with another one first; return those that lasted."""
+        """Run a round, each time in another order; return the engines that lasted."""
         lasting = list(running)
         first = number % max(len(running), 1)
         for engine in running[first:] + running[:first]:
@@ -436,7 +436,7 @@ def agreeing(
 ) -> list[Running]:
     """Return the engines that compute what at least half of the others compute."""
     good = []
-    # Ganglion has one voice, not two.
+    # Ganglion has a single entry, not two.
     voices = [other for other in running if other.entry.engine != PRECISE]
     for engine in running:
         losses = engine.entry.losses

@@ -1,4 +1,4 @@
-"""What a node of a cluster does: one piece of work, handed over as plain data.
+"""What a node of a cluster does: a piece of work, passed as plain data.
 
 The arrays come as the bytes of files: they are laid out in a folder of the node, where
 the engine's own process finds them as it does in a race on one machine.
@@ -67,7 +67,7 @@ class Reporter(Watch):
 def perform(
     work: dict[str, Any], data: Parcel, start: Parcel, node: str, post: Post
 ) -> dict[str, Any]:
-    """Do one piece of work; what goes wrong is part of the answer."""
+    """Do a piece of work; what goes wrong is part of the answer."""
     engine, settings = Engine(**work["engine"]), Settings(**work["settings"])
     where = f"{socket.gethostname()}-{node}"
     problem = _unfit(work, engine, where)
@@ -122,7 +122,7 @@ _ACTIONS: dict[str, Callable[[Job, Watch], dict[str, Any]]] = {
 
 
 def run_of(data: dict[str, Any]) -> Run:
-    """Return a run from the plain data that a node made of it.
+    """Return a run from the plain data of a node.
 
     >>> run = Run("jax", 1, 0, "done", epochs=(Epoch(1, 1, 1, 1, 1, 1, 1),))
     >>> run_of(asdict(run)) == run

@@ -1,4 +1,4 @@
-"""A race as tasks of a Ray cluster: one run of one engine is one task.
+"""A race as tasks of a Ray cluster: a run of an engine is a task.
 
 A task has its cores reserved, and is done again elsewhere when its worker is lost. The
 data travels to a node once. This process alone writes results: after each finished run,

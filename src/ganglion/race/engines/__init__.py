@@ -1,6 +1,6 @@
-"""Ganglion and its rivals: one short file per engine, all reading the same recipe.
+"""Ganglion and its rivals: a short file per engine, all reading the same recipe.
 
-Each file has one function::
+Each file has a function::
 
     prepare(task: Task, form: str) -> Trainer
 
@@ -54,12 +54,12 @@ class Task:
 
     @property
     def batches(self) -> int:
-        """The number of full batches; `bench` drops a smaller last one."""
+        """The number of full batches; `bench` drops a smaller last batch."""
         return len(self.x) // self.batch_size
 
 
 class Trainer(Protocol):
-    """A model in one engine."""
+    """A model in an engine."""
 
     def run(self, steps: int) -> float:
         """Train for some steps; return how many seconds they took.
@@ -105,7 +105,7 @@ class Trainer(Protocol):
         ...
 
     def predict(self, batches: Any) -> np.ndarray:
-        """Return the outputs for all rows, in one array."""
+        """Return the outputs for all rows, in a single array."""
         ...
 
     def feed(self, images: np.ndarray) -> None:
@@ -128,7 +128,7 @@ class RivalTrainer(Trainer):
         return [self.epoch(part)[0] for part in parts if len(part)]
 
     def warm_up(self, order: np.ndarray) -> None:
-        """Run full batches, the smaller last one, and the test set once each."""
+        """Run full batches, the smaller last batch, and the test set once each."""
         self.epoch(order[: 2 * self.batch_size])
         if rest := len(order) % self.batch_size:
             self.epoch(order[-rest:])

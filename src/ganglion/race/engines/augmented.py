@@ -75,7 +75,7 @@ def save_weights(model: Any, folder: Path) -> None:
 
 
 def states_of(model: Any) -> np.ndarray:
-    """Return the states of a model's random generators, one in a row."""
+    """Return the states of a model's random generators, in a row."""
     states = [generator.state.numpy() for generator in model._seed_generators]
     return np.array(states, "uint32").reshape(-1, 2)
 

@@ -55,7 +55,7 @@ class GanglionTrainer:
         passes, rest = divmod(steps, batches)
         losses: list[float] = []
         started = time.perf_counter()
-        # An epoch ends with its data: so many whole ones, and a part of one.
+        # An epoch ends with its data: so many complete epochs, and part of another.
         if passes:
             losses += self._fit(epochs=passes, shuffle=False)["loss"]
         if rest:
@@ -81,7 +81,7 @@ class GanglionTrainer:
     # order as an array.
 
     def warm_up(self, order: np.ndarray) -> None:
-        """Compile the step for whole batches and the last one, and the test."""
+        """Compile the step for full batches and for the last batch, and the test."""
         state = self._model.training_state
         self.reset()
         self._fit(steps_per_epoch=1)
@@ -94,7 +94,7 @@ class GanglionTrainer:
         self.reset()
 
     def steps(self, order: np.ndarray, count: int) -> list[float]:
-        """Train on the first batches; return the loss of each: epochs of one step."""
+        """Train on the first batches; return the loss of each: single-step epochs."""
         return list(map(float, self._fit(steps_per_epoch=1, epochs=count)["loss"]))
 
     def epoch(self, order: np.ndarray) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""JAX: pure functions, jitted; all steps in one loop, with the state donated."""
+"""JAX: pure functions, jitted; all steps in a single loop, with donated state."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class JaxTrainer(RivalTrainer):
         size, count = self.batch_size, len(order) // self.batch_size
         data, sums = (self._x, self._y), tuple(np.zeros(2, self._task.dtype))
         if self._in_one and count:
-            rows = np.zeros(len(self._x), "int32")  # one length: compiled once
+            rows = np.zeros(len(self._x), "int32")  # a fixed length: compiled once
             rows[: len(order)] = order
             self._state, sums = self._loop(self._state, sums, data, rows, count)
             parts = [order[count * size :]]
@@ -146,7 +146,7 @@ class JaxTrainer(RivalTrainer):
         return total / len(order), hits / len(order)
 
     def warm_up(self, order: np.ndarray) -> None:
-        """Compile everything; on a GPU, the loop of a whole epoch, too."""
+        """Compile everything; on a GPU, also the loop of an entire epoch."""
         super().warm_up(order)
         if self._on_gpu:
             self.epoch(order)

@@ -31,7 +31,7 @@ class EngineError(RuntimeError):
 
 
 class Process:
-    """A worker with one engine in one of its forms."""
+    """A worker with an engine in one of its forms."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""TensorFlow: variables and a tape in one `tf.function` that loops over the steps."""
+"""TensorFlow: variables and a tape in a `tf.function` that loops over the steps."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ class TensorFlowTrainer(RivalTrainer):
         return [weight.numpy() for weight in self._network.weights]
 
     def epoch(self, order: np.ndarray) -> tuple[float, float]:
-        """Train on these rows in this order: one call, one more for the last batch."""
+        """Train on these rows in this order: a call, and another for the last batch."""
         import tensorflow as tf
 
         size, count = self.batch_size, len(order) // self.batch_size
         total = hits = 0.0
         if count:
-            rows = np.zeros(len(self._x), "int32")  # one length: one graph
+            rows = np.zeros(len(self._x), "int32")  # a fixed length: a single graph
             rows[: len(order)] = order
             total, hits = self._epoch(
                 self._x, self._y, tf.constant(rows), tf.constant(count)

@@ -55,11 +55,11 @@ class Network:
         self._step = tf.Variable(0, trainable=False)
 
     def advance(self, x: Any, y: Any) -> Any:
-        """Train for one step; return the loss."""
+        """Train for a step; return the loss."""
         return self.learn(x, y)[0]
 
     def learn(self, x: Any, y: Any) -> tuple[Any, Any]:
-        """Train for one step; return the loss and how many rows were right."""
+        """Train for a step; return the loss and how many rows were right."""
         import tensorflow as tf
 
         with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -195,7 +195,7 @@ def _activation(name: str) -> Callable[[Any], Any]:
 
 
 def _product(x: Any, kernel: Any, bias: Any) -> Any:
-    """Return x @ kernel + bias: the rows of all steps are one product."""
+    """Return x @ kernel + bias: the rows of all steps are a single product."""
     import tensorflow as tf
 
     rows = tf.reshape(x, (-1, x.shape[-1]))

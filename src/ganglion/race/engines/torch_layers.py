@@ -265,7 +265,7 @@ def _conv_transposed(
 
 
 def _of_conv(arguments: Any, weights: Iterator[np.ndarray]) -> list[np.ndarray]:
-    """Return the weights of a convolution: a kernel, and a bias if it has one."""
+    """Return the weights of a convolution: a kernel, and a bias if there is any."""
     return [next(weights) for _ in range(1 + arguments.get("use_bias", True))]
 
 

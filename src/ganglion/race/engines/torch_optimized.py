@@ -44,7 +44,7 @@ def prepare(task: Task, form: str) -> OptimizedTrainer:
 
 
 class OptimizedTrainer(TorchRival):
-    """Data on the device; network and loss in one compiled function."""
+    """Data on the device; network and loss in a single compiled function."""
 
     untracked = "inference_mode"
 
@@ -117,7 +117,7 @@ class OptimizedTrainer(TorchRival):
         self._optimizer.step()
 
     def epoch(self, order: np.ndarray) -> tuple[float, float]:
-        """Train on these rows in this order; each batch is one gather in memory."""
+        """Train on these rows in this order; each batch is a gather in memory."""
         import torch
 
         self._network.train()
@@ -149,7 +149,7 @@ class RecordedTrainer(OptimizedTrainer):
     def __init__(self, task: Task, compiled: bool) -> None:
         import torch
 
-        torch.cuda.set_stream(torch.cuda.Stream())  # the default one records nothing
+        torch.cuda.set_stream(torch.cuda.Stream())  # the default stream cannot record
         super().__init__(task, compiled)
         self._order = torch.zeros(len(task.x), dtype=torch.int64, device=task.device)
         self._graphs: dict[tuple[str, int], Any] = {}
@@ -186,7 +186,7 @@ class RecordedTrainer(OptimizedTrainer):
         return self._graphs[key]
 
     def warm_up(self, order: np.ndarray) -> None:
-        """Take a few steps, then record a whole epoch."""
+        """Take a few steps, then record an entire epoch."""
         super().warm_up(order)
         self.epoch(order)
         self.reset()

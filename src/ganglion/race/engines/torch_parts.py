@@ -23,7 +23,7 @@ HARD_SIGMOID = "keras2_hard_sigmoid"
 
 
 def merged(layers: Layers) -> Layers:
-    """Return layers as PyTorch has them: equal recurrent ones in a row are one.
+    """Return layers as PyTorch has them: equal recurrent layers in a row are merged.
 
     So are rows of a table and their mean: a bag.
     """
@@ -57,7 +57,7 @@ def _recurrent(
     weights: Iterator[np.ndarray],
     both_ways: bool = False,
 ) -> list[Any]:
-    """Return PyTorch's own layer, or one written by hand for another activation."""
+    """Return PyTorch's own layer, or our implementation for another activation."""
     import torch
 
     depth, ways = arguments.get("num_layers", 1), 1 + both_ways
@@ -91,7 +91,7 @@ def _bidirectional(
 
 
 def recurrent_pieces(layer: Any) -> Iterator[Pieces]:
-    """Yield the weights of a recurrent layer of PyTorch, one or both ways."""
+    """Yield the weights of a recurrent layer of PyTorch, in one or both directions."""
     units, gates = layer.hidden_size, _GATES[type(layer).__name__]
     for number in range(layer.num_layers):
         for way in ("", "_reverse")[: 1 + layer.bidirectional]:
@@ -259,7 +259,7 @@ def _own() -> SimpleNamespace:
             yield [(..., self.table.detach())]
 
     class CausalAttention(torch.nn.Module):
-        """Heads whose queries, keys and values are one product."""
+        """Attention heads whose queries, keys and values are a single product."""
 
         def __init__(self, width: int, heads: int, size: int) -> None:
             super().__init__()

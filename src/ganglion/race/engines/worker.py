@@ -76,14 +76,14 @@ class Handler:
         self._module, self._form = module, form
         self._trainer: Trainer | None = None
         self._orders: np.ndarray | None = None
-        self._batches = 1  # whole ones in an epoch
+        self._batches = 1  # full batches in an epoch
         self._source: Source | None = None  # of images that are changed each epoch
         self._fed = 0  # the epoch whose images the engine has
         self._x: np.ndarray | None = None
         self._predicted: dict[int, tuple[int, Any]] = {}  # batches by how many rows
 
     def load(self, modules: list[str], memory: int | None = None) -> dict[str, float]:
-        """Import an engine's packages, with a limit on memory (bytes) if one is set."""
+        """Import an engine's packages, with a limit on memory (bytes) if it is set."""
         if memory is not None:
             import resource
 

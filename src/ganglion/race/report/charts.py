@@ -23,7 +23,7 @@ from ganglion.race import figures
 from ganglion.race.figures import Group
 from ganglion.race.results import Epoch, Race, Run
 
-# An engine has one place, hence one colour (page.css) and one shape, in every report.
+# An engine has the same position, colour (page.css) and shape in every report.
 KNOWN_ENGINES = ("ganglion", "keras", "tensorflow", "torch", "torch-optimized", "jax",
           "ganglion-numpy", "keras-jax", "keras-torch")  # fmt: skip
 # Outlines around the middle, from -1 to 1: shapes identify engines without colour.
@@ -39,7 +39,7 @@ SHAPES = (
     "M-1-1L1 1V-1L-1 1Z",
     "M0-1.1L.3-.3H1.1L.45 .2L.7 1L0 .5L-.7 1L-.45 .2L-1.1-.3H-.3Z",
 )
-# Dashes distinguish races; the newest one has full lines.
+# Dashes distinguish races; the newest has full lines.
 DASHES = ((), (8, 4), (2, 3), (10, 3, 2, 3), (4, 2), (14, 4))
 
 
@@ -61,7 +61,7 @@ def swatch(engine: str) -> Html:
 
 
 def sign(at: int) -> Html:
-    """Return one of the signs, in its colour; from the eleventh on they are mixed."""
+    """Return a sign in its colour; from the eleventh on, they are mixed."""
     colour, shape = at % len(SHAPES), (at + at // len(SHAPES)) % len(SHAPES)
     return element(
         "svg",
@@ -73,7 +73,7 @@ def sign(at: int) -> Html:
 
 
 def named(group: Group, form: str = "") -> Html:
-    """Return the head of an engine's row, our own one marked."""
+    """Return the head of an engine's row, with Ganglion's marked."""
     mark = "ours" if group.engine == figures.OURS else ""
     small = ", ".join(part for part in (form, mark) if part)
     remark = element("small", small) if small else None
@@ -86,7 +86,7 @@ def row_class(group: Group) -> str | None:
 
 
 class Clock(NamedTuple):
-    """A way to count time: what an epoch adds, and what was before the first one."""
+    """A way to count time: what an epoch adds, and what came before the first."""
 
     title: str
     epoch: Callable[[Epoch], float]

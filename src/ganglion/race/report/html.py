@@ -1,4 +1,4 @@
-"""`report.html`: a race, or several, as one page that needs no network.
+"""`report.html`: a race, or several, as a page that needs no network.
 
 Everything is inside: the tables as plain HTML, the curves as data for a script that
 draws them with uPlot.
@@ -22,7 +22,7 @@ FILE = "report.html"
 
 
 def write(races: Sequence[Race], path: str | Path) -> Path:
-    """Write a page on one race, or on several beside each other; return its path.
+    """Write a page on a race, or on several beside each other; return its path.
 
     >>> import tempfile
     >>> race = Race("mnist-mlp", "784 → 10", 1, 128, 1, 2, "cpu", 0, ("torch",))

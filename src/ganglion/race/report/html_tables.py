@@ -1,4 +1,4 @@
-"""The tables of `report.html`: one race, and several races beside each other."""
+"""The tables of `report.html`: a single race, or several beside each other."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _cell(value: Value, decimals: int) -> str:
 
 
 def run_by_run(race: Race) -> Html:
-    """Return one table an engine, as such comparisons are published."""
+    """Return a table for each engine, as such comparisons are published."""
     return element("div", *map(_engine_table, figures.groups(race)), class_="cards")
 
 
@@ -175,7 +175,7 @@ def repeat(race: Race) -> Html:
 
 
 def comparison(races: Sequence[Race], letters: Sequence[str]) -> Html:
-    """Return run times and accuracies of several races, against the oldest one."""
+    """Return run times and accuracies of several races, against the oldest."""
     key = [
         element("li", element("strong", f"{letter}: "), figures.label(race))
         for letter, race in zip(letters, races, strict=True)

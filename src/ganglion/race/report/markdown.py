@@ -163,7 +163,7 @@ def _table(head: Sequence[str], rows: list[list[str]], side: str = "r") -> str:
 
 
 def _safe(value: Any) -> str:
-    """Return any text as one line that Markdown takes literally."""
+    """Return any text as a single line that Markdown takes literally."""
     line = " ".join(clean(str(value)).split())
     line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*\[\]|#]|(?<!\w)_|_(?!\w))", r"\\\1", line)

@@ -16,7 +16,7 @@ from ganglion.race.run_engine import TOLERANCE
 from ganglion.system import terminal
 from ganglion.system.terminal import cell, lines
 
-WIDE = 130  # columns of a terminal that the whole summary fits into
+WIDE = 130  # columns of a terminal that the entire summary fits into
 COSTS = {
     "import": content.IMPORT,
     "prepare": content.PREPARE,
@@ -50,7 +50,7 @@ def show(race: Race) -> None:
 
 
 def engine_table(group: Group) -> Any:
-    """Return one engine's runs with their average, in the published form."""
+    """Return an engine's runs with their average, in the published form."""
     title = f"{group.label} ({group.form})" if group.form else group.label
     score = content.SCORES[group.score]
     rows = [

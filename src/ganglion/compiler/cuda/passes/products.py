@@ -62,7 +62,7 @@ from ganglion.system.records import record
 
 @dataclass(frozen=True)
 class _Copy:
-    """A loop that copies an array into another one, and its number."""
+    """A loop that copies an array into a larger array, and its number."""
 
     number: int
     loop: Loop

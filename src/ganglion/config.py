@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-VERSION = "0.1.0"  # the one place: pyproject.toml reads it here
+VERSION = "0.1.0"  # the only place: pyproject.toml reads it here
 DISTRIBUTION = "ganglion-nn"  # what is installed; the index's `ganglion` is not ours
 FLOAT_TYPES = ("bfloat16", "float16", "float32", "float64")
 BACKENDS = ("auto", "cpu", "numpy", "cuda")
@@ -59,7 +59,7 @@ _choices: dict[str, object] = {
     "max_epochs": None,
     "max_steps_per_epoch": None,
 }
-_here = threading.local()  # what holds for one thread of Python only
+_here = threading.local()  # settings of a single Python thread
 
 
 def floatx() -> str:
@@ -355,7 +355,7 @@ def closest(name: str, known: Iterable[str]) -> str:
 
 
 def known_backend(name: str, variable: str = "") -> str:
-    """Return the name of a backend; refuse an unknown one, and say who asked for it."""
+    """Return the name of a backend; for an unknown name, say where it was given."""
     return _known(name, "backend", BACKENDS, variable)
 
 
@@ -385,7 +385,7 @@ def environment_variable(name: str) -> str:
 
 
 def _switch(variable: str, default: bool) -> bool:
-    """Return what a variable says that is on or off; one that is empty says nothing."""
+    """Return what a variable says that is on or off; an empty variable says nothing."""
     text = environment_variable(variable).strip().lower()
     if not text:
         return default

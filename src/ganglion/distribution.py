@@ -1,4 +1,4 @@
-"""`keras.distribution`: meshes and layouts as data; one device computes.
+"""`keras.distribution`: meshes and layouts as data; a single device computes.
 
 Scripts that describe how a model is spread run as long as the mesh has one device; more
 are refused where they are set.
@@ -47,7 +47,7 @@ def initialize(
     num_processes: int | None = None,
     process_id: int | None = None,
 ) -> None:
-    """Accept a job of this process alone; refuse one of several."""
+    """Accept a job of this process alone; raise for a job of several."""
     if num_processes not in (None, 1) or process_id not in (None, 0):
         raise ValueError(
             f"A job of {num_processes} processes is not supported: Ganglion trains in "
@@ -193,7 +193,7 @@ class Distribution:
         return TensorLayout([None] * len(variable.shape), self.device_mesh)
 
     def distribute_dataset(self, dataset: Any) -> Any:
-        """Return the data: there is one process."""
+        """Return the data: there is a single process."""
         return dataset
 
     def __repr__(self) -> str:
@@ -270,7 +270,7 @@ class ModelParallel(Distribution):
 
 
 def distribute_tensor(tensor: Any, layout: Any) -> Any:
-    """Return the tensor: it lies on the one device."""
+    """Return the tensor: it is on the only device."""
     if layout is not None:
         _refuse_several(getattr(layout, "device_mesh", None))
     return tensor

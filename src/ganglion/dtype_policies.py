@@ -173,7 +173,7 @@ class DTypePolicyMap(DTypePolicy, MutableMapping):
 
 
 def _without_source(policy: DTypePolicy) -> Any:
-    """Return the entry of a policy that takes its types from the global one."""
+    """Return the entry of a policy that takes its types from the global policy."""
     entry = serialize_keras_object(policy)
     name = "source_name" if "source_name" in entry["config"] else "name"
     return {**entry, "config": {**entry["config"], name: None}}

@@ -1,4 +1,4 @@
-"""Files: the one atomic writer, the one lock, and what may be opened at all.
+"""Files: the only atomic writer, the only lock, and what may be opened at all.
 
 A file is written beside its target, flushed to the disk and renamed, so that a reader
 sees the old file or the new one, whatever is killed or unplugged meanwhile.
@@ -119,7 +119,7 @@ def new_folder(path: str | os.PathLike[str], *, durable: bool = True) -> Iterato
 
 
 def _put_in_place(part: Path, target: Path) -> None:
-    """Rename a folder; another one that is put there meanwhile is removed, too."""
+    """Rename a folder; another folder that is put there meanwhile is removed, too."""
     for is_last in (False, False, True):
         _remove(target)
         try:

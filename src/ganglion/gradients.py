@@ -45,7 +45,7 @@ _UNCONNECTED = ("none", "zero")
 
 
 def _forget_shared_calls() -> None:
-    """Let calls of models be made again: a tape knows only what is in its block."""
+    """Let calls of models be made again: a tape records only its own block."""
     scope = current_scope()
     if scope is not None:
         scope.shared_calls.clear()

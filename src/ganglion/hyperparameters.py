@@ -1,6 +1,6 @@
 """Numbers of layers, losses and optimizers that a step is told when it runs.
 
-Models that differ in a rate, a factor or a strength are to share one compiled step. So
+Models that differ in a rate, a factor or a strength are to share a compiled step. So
 such a number is no constant of the step but an input, like a variable that nothing
 writes. A class says which of its attributes are such numbers:
 

@@ -140,7 +140,7 @@ class Identity(Initializer):
 
 
 class _Random(Initializer):
-    """An initializer with a seed: the same one draws the same numbers every time."""
+    """An initializer with a seed: an equal seed draws the same numbers every time."""
 
     seed: Any
 
@@ -242,7 +242,7 @@ class TruncatedNormal(_Normal):
 def compute_fans(
     shape: Shape, input_axes: Any = None, output_axes: Any = None
 ) -> tuple[int, int]:
-    """Return how many inputs and outputs one element of a kernel connects.
+    """Return how many inputs and outputs an element of a kernel connects.
 
     For other kernels than those of Keras' layers, say which axes are which.
 

@@ -1,4 +1,4 @@
-"""Keras 2 spellings: accepted, with one warning each, and what they switch on.
+"""Keras 2 spellings: accepted, with a warning for each, and what they switch on.
 
 A script that speaks Keras 2 (`lr=`, `fit_generator`, `keras.layers.core`, ...) also
 expects the few defaults that changed between Keras 2 and 3; `active()` tells.
@@ -61,7 +61,7 @@ def set_active(on: bool | None, *, in_tensorflow: bool = False) -> None:
 
 
 def is_own_keras() -> bool:
-    """Return whether a script is for Keras 2 itself, not for the one in TensorFlow."""
+    """Return whether a script is for Keras 2 itself, not for TensorFlow's."""
     return is_own
 
 

@@ -1,4 +1,4 @@
-"""Old module paths: `keras.layers.core` and its kin, found with one warning each.
+"""Old module paths: `keras.layers.core` and its kin, with a warning for each.
 
 A path of Keras 2 is imported as a module that passes every name on to today's one.
 """
@@ -145,7 +145,7 @@ class _OldModule(Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Leave the module as it was made."""
+        """Leave the module as it was created."""
 
 
 class _OldPathFinder(MetaPathFinder):

@@ -1,4 +1,4 @@
-"""Operation: an op of one's own, with a name and a configuration, as Keras has it.
+"""Operation: an op of the user's own, with a name and a configuration, as in Keras.
 
 >>> from ganglion import Input, Operation
 >>> class Doubled(Operation):

@@ -44,7 +44,7 @@ class SeedGenerator:
         )
 
     def next(self, ordered: bool = True) -> Any:
-        """Return the state for one draw and move the counter on."""
+        """Return the state for a draw and advance the counter."""
         now = self.state.numpy() if current_scope() is None else read(self.state)
         if ordered:
             self.state.assign(ops.add(now, np.array([0, 1], "uint32")))
@@ -89,7 +89,7 @@ _default: list[SeedGenerator] = []
 
 
 def default_generator() -> SeedGenerator:
-    """Return the generator behind draws without a seed, made when first needed."""
+    """Return the generator behind draws without a seed, created at first use."""
     if not _default:
         _default.append(SeedGenerator(name="default_seed_generator"))
     return _default[0]

@@ -131,7 +131,7 @@ custom_object_scope = CustomObjectScope
 
 @contextmanager
 def sharing() -> Iterator[None]:
-    """Write an object that occurs several times so that it is one again when read."""
+    """Write an object that occurs several times so that it is a single object again."""
     _active.sharing.append({})
     try:
         yield
@@ -169,7 +169,7 @@ def get_custom_objects() -> dict[str, Any]:
 
 
 def look_up(module: str, name: str, kind: str) -> Any:
-    """Return the class or function of a name; refuse an unknown one."""
+    """Return the class or function of a name; raise for an unknown name."""
     definition = get_registered_object(name)
     if definition is None:
         definition = _builtin.get((module, name))
@@ -276,7 +276,7 @@ def _serialize_instance(obj: Any) -> dict[str, Any]:
         if config is not None:
             entry[extra] = plain_config(config)
     if _active.sharing and hasattr(obj, "get_build_config"):
-        # The object is kept, so that its id is not given to another one.
+        # The object is kept alive, so that its id is not reused.
         table = _active.sharing[-1]
         first, _, number = table.setdefault(id(obj), (entry, obj, len(table)))
         if first is not entry:

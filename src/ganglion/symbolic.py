@@ -1,4 +1,4 @@
-"""Keras tensors: placeholders that remember the calls which made them.
+"""Keras tensors: placeholders that remember the calls which created them.
 
 The functional API builds a graph of layer calls over shapes with unknown axes (None).
 It is replayed with exact shapes when a model is traced.
@@ -61,7 +61,7 @@ def unknown_size() -> int | None:
 
 
 def fitting_size() -> int | None:
-    """Return the size that fits any other, since it stands for an unknown one."""
+    """Return the size that fits any other, since it stands for an unknown size."""
     return _stand_in.size if _stand_in.stretches else None
 
 
@@ -163,7 +163,7 @@ class KerasTensor(Operators):
     __hash__ = object.__hash__
 
     def __bool__(self) -> bool:
-        """Return whether the two sides of `a == b` are one tensor, as in Keras.
+        """Return whether the two sides of `a == b` are the same tensor, as in Keras.
 
         So `in`, `index` and `remove` find a tensor in a list.
         """
@@ -359,7 +359,7 @@ def _any_text(*structures: Any) -> bool:
 
 
 def _without_text(leaf: Any) -> Any:
-    """Return a tensor of numbers as large as one of texts."""
+    """Return a tensor of numbers as large as a tensor of texts."""
     is_text = is_symbolic(leaf) and leaf.dtype == TEXT
     return KerasTensor(leaf.shape, "int32") if is_text else leaf
 

@@ -164,7 +164,7 @@ def has_numbers(value: Value) -> bool:
 
 
 def evaluated(values: Sequence[Value]) -> list[Tensor]:
-    """Compute values from constants, as part of the recording if there is one."""
+    """Compute values from constants, as part of the recording if there is any."""
     if _active.recording is not None:
         return _active.recording.evaluate(values)
     new = arrays_behind(values, {})
@@ -276,8 +276,8 @@ class Tensor(np.ndarray):
     [1, 2]
     """
 
-    _keras_mask: Any  # see `get_keras_mask`; set where there is one
-    _value: weakref.ref[Value] | None = None  # in the recording that made it, if any
+    _keras_mask: Any  # see `get_keras_mask`; set if there is a mask
+    _value: weakref.ref[Value] | None = None  # in the recording that created it, if any
     _variable: Any = None  # whose value it is
 
     @property

@@ -1,4 +1,4 @@
-"""Nested lists, tuples and dictionaries as one flat sequence and back.
+"""Nested lists, tuples and dictionaries as a flat sequence and back.
 
 Dictionaries come in the order of their sorted keys, an `OrderedDict` in its own, as in
 Keras; None is a leaf.

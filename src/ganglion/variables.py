@@ -2,7 +2,7 @@
 
 Outside of a scope a variable is an array. Inside, reading one gives a graph input and
 assigning one records an output: this is how layers, optimizers and metrics written as
-plain assignments become one pure step graph.
+plain assignments become a single pure step graph.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _OPERATORS = {name: name for name in _SAME_NAMES.split()} | {
     "bitwise_or": "logical_or",
     "invert": "logical_not",
 }
-MOST_CALLS = 100_000  # of layers in one step: compiling more would take hours
+MOST_CALLS = 100_000  # of layers in a step: compiling more would take hours
 
 
 class Variable(Operators):
@@ -446,7 +446,7 @@ class Scope:
         self.losses[:] = [loss for _, loss in kept]
 
     def losses_of(self, layer: Any) -> list[Value]:
-        """Return what one layer added."""
+        """Return what a layer added."""
         pairs = zip(self.loss_owners, self.losses, strict=True)
         return [loss for owner, loss in pairs if owner is layer]
 

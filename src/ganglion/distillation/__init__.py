@@ -1,4 +1,4 @@
-"""`keras.distillation`: a small model learns from a large one."""
+"""`keras.distillation`: a small model learns from a large model."""
 
 from ganglion.distillation.distiller import Distiller
 from ganglion.distillation.losses import (

@@ -1,4 +1,4 @@
-"""Distiller: a student that learns from labels and from a teacher in one step."""
+"""Distiller: a student that learns from labels and from a teacher in the same step."""
 
 from __future__ import annotations
 

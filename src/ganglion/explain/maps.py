@@ -330,7 +330,7 @@ class Structure:
     features: KerasTensor  # (rows, height, width, channels)
     weights: Any  # the Dense behind the pooling, None where a channel is a class
     output: KerasTensor
-    layer: str  # the name of the layer that made the features
+    layer: str  # the name of the layer that computes the features
 
 
 def _structure_of(inside: Inside, method: str, layer: str | None) -> Structure:

@@ -17,7 +17,7 @@ _ENDING = re.compile(r"(\.weights)?\.[A-Za-z]\w*$")  # not the digits of a forma
 
 
 def callbacks_for(callbacks: Any, index: int, is_one_of_many: bool = True) -> list[Any]:
-    """Return the callbacks of one model, which know its index.
+    """Return the callbacks of a model, which know its index.
 
     Args:
         callbacks: Callbacks to copy, or a function of the index.
@@ -53,7 +53,7 @@ class OfTrials:
     ours: Sequence[Callback]
 
     def made(self, index: int) -> list[Any]:
-        """Return the callbacks of one of the trials."""
+        """Return the callbacks of a trial."""
         return [*callbacks_for(self.callbacks, self.numbers[index]), self.ours[index]]
 
 

@@ -1,4 +1,4 @@
-"""The data of a set: held once, and the part of it that one model is trained on."""
+"""The data of a set: held once, and the part of it that a model is trained on."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _converted(x: Any, y: Any = None, weight: Any = None) -> tuple[Any, ...]:
 
 
 def _columns(y: Any, plan: ModelPlan) -> Any:
-    """Return one column of the targets, or several."""
+    """Return a column of the targets, or several."""
     target = plan.own["target"]
     array = np.asarray(y) if y is not None and not isinstance(y, dict) else None
     if array is None or array.ndim < 2:

@@ -98,7 +98,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
     def _fit_model(
         self, build: Callable[[], Any], seed: int | None, *data: Any, **arguments: Any
     ) -> None:
-        """Build a model and train it; inside of a search, on one thread."""
+        """Build a model and train it; inside of a search, on a single thread."""
         steps = _current.steps
         kept = nullcontext() if seed is None else kept_random_numbers()
         with _building, kept:
@@ -119,7 +119,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
 
 
 class _GanglionEstimator(_Estimator):
-    """A network of dense layers, or of one's own, with the arguments of `fit`."""
+    """A network of dense layers, or the user's own, with the arguments of `fit`."""
 
     _loss = ""
     _last: str | None = None
@@ -159,7 +159,7 @@ class _GanglionEstimator(_Estimator):
         return params
 
     def set_params(self, **params: Any) -> Any:
-        """Set arguments; `build__name` is one of the builder."""
+        """Set arguments; `build__name` is an argument of the builder."""
         own = {k: v for k, v in params.items() if not k.startswith("build__")}
         inner = {
             k.removeprefix("build__"): v for k, v in params.items() if k not in own
@@ -298,7 +298,7 @@ class GanglionRegressor(RegressorMixin, _GanglionEstimator):  # type: ignore[mis
     _loss = "mse"
 
     def fit(self, X: Any, y: Any, **fit_kwargs: Any) -> Any:  # noqa: N803
-        """Train on rows and their targets, one number or several each."""
+        """Train on rows and their targets, a number or several for each."""
         X, y = validate_data(  # noqa: N806
             self,
             X,

@@ -210,7 +210,7 @@ def _check_model(model: Any, what: str) -> None:
 
 
 class Fitting:
-    """The training of one set: its waiting, running and finished models."""
+    """The training of a set: its waiting, running and finished models."""
 
     def __init__(
         self,
@@ -407,7 +407,7 @@ class Fitting:
         self._progress.finished(member, was_there=was_there)
 
     def _built(self, plan: ModelPlan) -> Any:
-        """Return the model of a plan, with its weights made."""
+        """Return the model of a plan, with its weights created."""
         if plan.index in self._prebuilt:
             return self._prebuilt.pop(plan.index)
         if self._build is None:
@@ -428,7 +428,7 @@ class Fitting:
         return model
 
     def _refuse_same(self, model: Any, plan: ModelPlan) -> None:
-        """Refuse a builder that returns one model twice."""
+        """Raise if a builder returns the same model twice."""
         before = self._built_for.setdefault(model, plan.index)
         if before != plan.index:
             raise ValueError(
@@ -481,7 +481,7 @@ class Watch(Callback):
         self.message: str | None = None
 
     def note(self, model: Any, message: str) -> None:
-        """Keep a warning of the model's own `fit`, not of one in a callback."""
+        """Keep a warning of the model's own `fit`, but not of a `fit` in a callback."""
         if model is self.model:
             self.message = message
         else:

@@ -31,7 +31,7 @@ MOST_SHOWN = 8  # values of a list in a setting
 
 @dataclass(frozen=True)
 class Member:
-    """One model of a set: what it was made from, and how its training went.
+    """A model of a set: its setting, and how its training went.
 
     >>> from ganglion.callbacks import History
     >>> member = Member(0, "first", {"rate": 0.1}, 7, None, History())
@@ -180,7 +180,7 @@ class ModelSet(Sequence[Member]):
         return self[int(np.nanargmin(values))]
 
     def monitor(self, name: str | None = None) -> str:
-        """Return the name of a metric that the models have; refuse an unknown one."""
+        """Return the name of a metric that the models have; raise if it is unknown."""
         known = list(dict.fromkeys(key for m in self for key in m.history.history))
         if name is None:
             return "val_loss" if "val_loss" in known or not known else "loss"
@@ -207,13 +207,13 @@ class ModelSet(Sequence[Member]):
         return evaluate_many(self, x, y, **arguments)
 
     def ensemble(self, spread: bool = False) -> Any:
-        """Return one model whose output is the mean of all, see `ensemble`."""
+        """Return a model whose output is the mean of all, see `ensemble`."""
         from ganglion.many.using import ensemble
 
         return ensemble(self, spread=spread)
 
     def save(self, path: Any, overwrite: bool = True) -> None:
-        """Save all models in one file, see `load`."""
+        """Save all models in a single file, see `load`."""
         from ganglion.many.set_file import save
 
         save(self, path, overwrite)

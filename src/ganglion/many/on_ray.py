@@ -1,6 +1,6 @@
-"""A set of models as tasks of a Ray cluster: a few models are one task.
+"""A set of models as tasks of a Ray cluster: a few models are a task.
 
-A task has one core, so that a node runs as many tasks as it has cores. The tasks of a
+A task has a core, so that a node runs as many tasks as it has cores. The tasks of a
 lost node are run again elsewhere. The data is sent to a node once, and finished models
 come back as the bytes of `.keras` files: only this process holds the set.
 """
@@ -48,7 +48,7 @@ def train_group(
 
 
 class RayFitting(Fitting):
-    """The training of one set on a cluster."""
+    """The training of a set on a cluster."""
 
     def __init__(self, on: str, *parts: Any) -> None:
         super().__init__(*parts)

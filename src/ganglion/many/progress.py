@@ -78,7 +78,7 @@ class Progress:
         return f"{eta_text(each * self._epochs_left)} left"
 
     def line(self) -> str:
-        """Return the progress as one line."""
+        """Return the progress as a line."""
         text = f"{len(self.done)}/{self.total} models  {self._best()}".rstrip()
         return f"{text}  {self.time_left}".rstrip()
 

@@ -1,4 +1,4 @@
-"""A set of models in one file: a zip archive whose members are `.keras` files.
+"""A set of models in a single file: a zip archive whose members are `.keras` files.
 
 `set.json` has the settings and histories, `models/0000.keras` and so on the models,
 each of which can be extracted and loaded by itself. While a set is being trained, the
@@ -36,7 +36,7 @@ _MOST_INDEX = 256 << 20  # bytes
 
 
 def save(models: ModelSet, path: Any, overwrite: bool = True) -> None:
-    """Save all models of a set, their settings and histories, in one file.
+    """Save all models of a set, their settings and histories, in a single file.
 
     Args:
         models: The set.
@@ -198,7 +198,7 @@ def unpacked(
 
 @contextmanager
 def by_one_process(path: Any) -> Iterator[None]:
-    """Let one process at a time train the set at a path; another one waits for it."""
+    """Let a single process at a time train the set at a path; others wait for it."""
 
     def on_wait() -> None:
         warnings.warn(
@@ -252,7 +252,7 @@ class SavedAsItGoes:
         files.write_file(self._folder / name, content)
 
     def _unpack(self) -> None:
-        """Take a complete set apart, to be compared and read like an unfinished one."""
+        """Unpack a complete set, to be compared and read like an unfinished set."""
         with reading(self.path), archive.opened(self.path, "set of models") as stored:
             content = archive.member(stored, INDEX, _MOST_INDEX)
             data = budget.parsed_json(content)
@@ -333,7 +333,7 @@ class SavedAsItGoes:
         return plan.member(model, history, seconds)
 
     def complete(self, models: ModelSet) -> None:
-        """Make one file of the folder."""
+        """Write a file of the folder."""
         plan = json.loads(files.read_file(self._folder / INDEX))
         contents = (
             files.read_file(self._folder / _part_name(number, "keras"))

@@ -40,7 +40,7 @@ OF_FIT = (
 
 @dataclass(frozen=True)
 class ModelPlan:
-    """How one model of a set is built and trained."""
+    """How a model of a set is built and trained."""
 
     index: int
     name: str
@@ -250,7 +250,7 @@ def folds(rows: int, count: int, seed: int | None = None) -> list[dict[str, Any]
 
 
 def crossed(*groups: Sequence[Setting]) -> list[dict[str, Any]]:
-    """Return every combination of settings, one of each group.
+    """Return every combination of settings, with a setting of each group.
 
     >>> crossed(grid(seed=[0, 1]), [{"name": "a"}])
     [{'seed': 0, 'name': 'a'}, {'seed': 1, 'name': 'a'}]

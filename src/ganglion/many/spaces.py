@@ -39,7 +39,7 @@ class Uniform:
         return self.step is not None and all(isinstance(end, int) for end in ends)
 
     def powers(self) -> list[Any]:
-        """Return the numbers from `low` to `high`, each the one before times `step`."""
+        """Return the numbers from `low` to `high`, each `step` times the previous."""
         if self.step is None or self.step <= 1 or self.low <= 0:
             raise ValueError(
                 f"A logarithmic range from {self.low} in steps of {self.step}: steps "
@@ -141,12 +141,12 @@ class RandomTrial:
         return int(self._kept(name, low + step * int(self._draws.integers(count + 1))))
 
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
-        """Draw one of some values."""
+        """Draw a value from some values."""
         return self._kept(name, choices[int(self._draws.integers(len(choices)))])
 
 
 class GridTrial(RandomTrial):
-    """A trial at one point of a grid."""
+    """A trial at a point of a grid."""
 
     def __init__(self, number: int, point: Mapping[str, Any]) -> None:
         super().__init__(number, 0)
@@ -224,7 +224,7 @@ class HyperParameters:
         parent_values: Any,
         choose: Callable[[str], Any],
     ) -> Any:
-        """Return a value, None if one of its conditions does not hold."""
+        """Return a value, None if any of its conditions does not hold."""
         conditions = list(self._conditions)
         if parent_name is not None:
             conditions.append(self._condition(parent_name, parent_values))
@@ -290,7 +290,7 @@ class HyperParameters:
         parent_name: str | None = None,
         parent_values: Any = None,
     ) -> Any:
-        """Choose one of some values."""
+        """Choose among some values."""
         return self._if_active(
             name,
             parent_name,

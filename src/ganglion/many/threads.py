@@ -30,7 +30,7 @@ def workers_for(tasks: int, threads: int | None) -> tuple[int, int]:
 
 
 class Workers:
-    """Threads that take tasks until there are none left, one fails, or Ctrl-C."""
+    """Threads that take tasks until none is left, a task fails, or Ctrl-C."""
 
     def __init__(self, count: int, threads_each: int) -> None:
         self._count, self._threads_each = count, threads_each
@@ -45,7 +45,7 @@ class Workers:
     def run(self, work: Callable[[], None], wait: Callable[[], None]) -> None:
         """Run `work` in every thread, and `wait` here until all are done.
 
-        An error in one thread stops the others after their chunk of steps, and is
+        An error in a thread stops the others after their chunk of steps, and is
         raised here.
         """
         threads = [

@@ -71,7 +71,7 @@ def _calibrate_block(
 
 
 class _Statistics:
-    """What one layer is called on, as far as its quantization needs it."""
+    """The inputs of a layer, as far as its quantization needs them."""
 
     def __init__(self, layer: Any, config: Any) -> None:
         self.layer, self.config = layer, config

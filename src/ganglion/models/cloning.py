@@ -83,7 +83,7 @@ def _cloning(
     recursive: bool,
     cache: dict[int, Any],
 ) -> Clone:
-    """Return what clones a layer, a shared one once."""
+    """Return a function that clones a layer, and a shared layer once."""
 
     def cloned(layer: Any) -> Any:
         if id(layer) not in cache:

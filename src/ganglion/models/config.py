@@ -37,7 +37,7 @@ TensorRef = tuple[str, int, int]  # the name of a layer, its n-th call, the n-th
 
 
 def functional_config(model: Model) -> dict[str, Any]:
-    """Return what rebuilds a model that was made of Keras tensors."""
+    """Return what rebuilds a model of Keras tensors."""
     if model._network is None or not _takes_tensors(type(model)):
         return Layer.get_config(model)
     return _GraphWriter(model._network).config(model)
@@ -117,13 +117,13 @@ class _GraphWriter:
         name, number, index = self._reference(tensor)
         call = tensor.call
         if call is not None and isinstance(call.operation, Functional):
-            # Keras counts the calls of nested models from one here, and only here.
+            # Keras counts the calls of nested models from 1 here, and only here.
             number += 1
         return [name, number, index]
 
 
 def _calls_of(network: Network) -> dict[int, list[Call]]:
-    """Return the calls of each layer and op, in the order in which they were made."""
+    """Return the calls of each layer and op, in the order of the calls."""
     inside = set(network.calls)
     return {
         id(operation): [call for call in network.calls if call.operation is operation]
@@ -151,7 +151,7 @@ def _has_own_init(cls: type, base: type) -> bool:
 
 
 def _takes_tensors(cls: type) -> bool:
-    """Return whether a class is made from `inputs` and `outputs`, as `Model` is."""
+    """Return whether a class is created from `inputs` and `outputs`, as `Model` is."""
     if not _has_own_init(cls, Model):
         return True
     parameters = inspect.signature(cls.__init__).parameters.values()  # type: ignore[misc]
@@ -288,7 +288,7 @@ class _GraphReader:
             self._add(entry)
 
     def model(self, cls: Any) -> Model:
-        """Return the model, made as an object of this class."""
+        """Return the model, as an object of this class."""
         self._call_all()
         config = self._config
         inputs = self._ends(config.pop("input_layers"))
@@ -354,7 +354,7 @@ class _GraphReader:
             yield _history(node)
         elif isinstance(node, list) and _is_old_reference(node):
             name, number, index = node[:3]
-            # Keras 2 counted the calls of a nested model from one.
+            # Keras 2 counted the calls of a nested model from 1.
             first = 1 if isinstance(self._operations.get(name), Model) else 0
             yield name, max(number - first, 0), index
         elif isinstance(node, (list, dict)):
@@ -404,7 +404,7 @@ class _GraphReader:
                 number -= 1
             return self._tensor((name, number, index))
         ends = [self._ends(part) for part in structure]
-        # Keras 2 wrote a single tensor as a list of one.
+        # Keras 2 wrote a single tensor as a list.
         if self._is_old and len(ends) == 1:
             return ends[0]
         return tuple(ends) if isinstance(structure, tuple) else ends
@@ -429,7 +429,7 @@ def save_model(
     zipped: bool | None = None,
     **kwargs: Any,
 ) -> None:
-    """Save a whole model, optimizer included, as a `.keras` file."""
+    """Save an entire model, including its optimizer, as a `.keras` file."""
     model.save(filepath, overwrite=overwrite, zipped=zipped, **kwargs)
 
 

@@ -199,7 +199,7 @@ class Network:
         return [self._fitted(value, tensor) for value, tensor in pairs]
 
     def _fitted(self, value: Any, tensor: KerasTensor) -> Any:
-        """Add or remove a last axis of one, as Keras does, and check the shape.
+        """Add or remove a last axis of size 1, as Keras does, and check the shape.
 
         Another number of rows than `Input(batch_size=...)` says is no mistake in Keras.
         """

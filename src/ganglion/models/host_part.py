@@ -78,7 +78,7 @@ class HostPart:
 
     @property
     def reason_against_steps(self) -> str | None:
-        """Why no step can be compiled behind this part; None if one can."""
+        """Why no step can be compiled behind this part, None if it can be."""
         for call in self.calls:
             layer = call.operation
             is_layer = isinstance(layer, Layer)

@@ -1,4 +1,4 @@
-"""Ops of functional models in Keras' files: which class of Keras each one is there.
+"""Ops of functional models in Keras' files: the Keras class of each op.
 
 Keras writes a call such as `ops.mean(x, axis=1)` as an object of a class `Mean` that
 was made with `axis` and called on `x`. This table says, for each op, which of its
@@ -16,7 +16,7 @@ from ganglion import activations, ops, random
 from ganglion.config import closest
 from ganglion.symbolic import Call, Function, infer
 
-# Read off Keras 3.15: module, then ops with the arguments their objects are made with.
+# Read off Keras 3.15: modules, then ops with the arguments of their constructors.
 # Not here are those that call a function, such as `scan`: a file holds no code.
 _TABLE = {
     "keras.src.ops.numpy": """
@@ -250,7 +250,7 @@ class Operation:
         self._parameters = inspect.signature(function).parameters
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Record a call with what the op was made with."""
+        """Record a call with the arguments of the op's constructor."""
         function = self._operation.function
         args, kwargs = self._in_our_order(args, {**kwargs, **self._config})
         if function is ops.getitem and isinstance(args[1], list):

@@ -323,7 +323,7 @@ class Model(OldMethods):
         zipped: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        """Save the whole model, optimizer included, as a `.keras` file."""
+        """Save the entire model, including its optimizer, as a `.keras` file."""
         from ganglion import saving
 
         saving.save_model(self, filepath, overwrite=overwrite, zipped=zipped, **kwargs)
@@ -382,7 +382,7 @@ class Model(OldMethods):
         return super().__reduce_ex__(protocol) if reduced is None else reduced
 
     def __copy__(self) -> Any:
-        # As in Keras, a whole one: two models must not train one model's weights.
+        # As in Keras, an entire model: two models must not train the same weights.
         return copy.deepcopy(self)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -438,7 +438,7 @@ class Model(OldMethods):
 
 
 class _MadeOfTensors(type):
-    """What makes models of classes of one's own `Functional`, too."""
+    """The metaclass that makes models of user classes `Functional`, too."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         if super().__instancecheck__(instance) or cls is not Functional:
@@ -460,7 +460,7 @@ class Functional(Model, metaclass=_MadeOfTensors):
 
 
 def _alone(structure: Any) -> Any:
-    """Return the one thing in a list or tuple of one, as Keras does."""
+    """Return the only element of a list or tuple, as Keras does."""
     is_list = isinstance(structure, (list, tuple)) and len(structure) == 1
     return structure[0] if is_list else structure
 

@@ -87,7 +87,7 @@ def operations_and_calls(model: Any) -> tuple[list[Any], list[Call]]:
 
 
 def _is_chain(calls: list[Call]) -> bool:
-    """Whether every call has one source and one use, so the order says it all."""
+    """Whether every call has a single source and use, so that the order says it all."""
     within = set(calls)
     used = [x.call for call in calls for x in call.inputs if x.call in within]
     sources = [call for call in calls if not call.inputs]

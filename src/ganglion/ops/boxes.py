@@ -166,7 +166,7 @@ def clip_to_image_size(
         raise ValueError("`height` and `width` must be set if `format='xyxy'`.")
     boxes = read(bounding_boxes["boxes"])
     dtype = boxes.dtype
-    # Integers stay whole, however the size is given.
+    # Integers stay integers, however the size is given.
     across, down = (_sizes(n, dtype) for n in (width, height))
     x1, y1, x2, y2 = split_up(boxes)
     x1, x2 = clip(x1, 0, across), clip(x2, 0, across)

@@ -35,7 +35,7 @@ def scan(
     """Call a function for every row of the first axis, handing on what it carries.
 
     ``f(carry, x)`` returns the next carry, of the same shape and type, and what is
-    stacked. The loop is compiled as one, whatever its length, so `unroll` changes
+    stacked. The loop is compiled as a loop, whatever its length, so `unroll` changes
     nothing; variables that the function assigns are carried along.
 
     >>> last, sums = scan(lambda total, x: (total + x, total + x), 0, np.arange(1, 4))
@@ -200,7 +200,7 @@ def vectorize(
     """Return a function of arrays that calls another on every element.
 
     With a `signature`, such as ``"(n),(n)->()"``, it is called on rows or matrices:
-    the axes in brackets are handed over whole, those before them are broadcast.
+    the axes in brackets are passed entirely, those before them are broadcast.
     Arguments that are `excluded`, by number or name, are handed over as they are.
 
     >>> vectorize(lambda a, b: a if b is None else a + b)(np.arange(3), 10)
@@ -235,7 +235,7 @@ def vectorize(
 
 
 def _core_axes(signature: str | None, count: int) -> list[int]:
-    """Return how many axes of each argument are handed over whole."""
+    """Return how many axes of each argument are passed entirely."""
     if signature is None:
         return [0] * count
     inputs = re.findall(r"\(([^)]*)\)", signature.partition("->")[0])

@@ -82,7 +82,7 @@ def op(function: F) -> F:
         finally:
             _calls.depth -= 1
         traced = has_values or current_scope() is not None
-        # What an op has made itself has no mask: only its arguments may have one.
+        # What an op has created itself has no mask: only its arguments may have a mask.
         is_made = isinstance(result, Node) and not hasattr(result, "_keras_mask")
         if traced and outermost and not is_made and not returns_the_same:
             result = tree.map_leaves(without_mask, result)

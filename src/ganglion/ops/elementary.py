@@ -247,7 +247,7 @@ def isreal(x: Any) -> Any:
     """Return which elements have no imaginary part: of real numbers, all."""
     value = read(x)
     if value.dtype.kind == "c":
-        from ganglion.ops.complex_numbers import imag  # which needs this one
+        from ganglion.ops.complex_numbers import imag  # which imports this module
 
         return equal(imag(value), 0.0)
     return stretch(Constant(True), value.shape)

@@ -60,7 +60,7 @@ get_item = getitem
 
 
 def _index(value: Value, keys: list[Any]) -> Value:
-    rows: tuple[int, Any] | None = None  # where the one array of numbers goes
+    rows: tuple[int, Any] | None = None  # where the only array of numbers goes
     shape: list[int] = []
     axis = 0
     for key in _spelled_out(value, keys):
@@ -347,7 +347,7 @@ def scatter_update(
 
 
 def _combined(value: Value, indices: Any, updates: Any, reduction: str) -> Value:
-    from ganglion.ops.order import segments  # which needs this one
+    from ganglion.ops.order import segments  # which imports this module
 
     depth = read(indices).shape[-1]
     rows = math.prod(value.shape[:depth])
@@ -385,7 +385,7 @@ def top_k(x: Any, k: int, sorted: bool = True) -> Any:  # noqa: A002
         )
         indices.append(index)
         taken = expand_dims(index, -1) == numbers
-        # Read at its index, so that of equal elements one has all of the gradient.
+        # Read at its index, so that only one of equal elements gets the gradient.
         values.append(s.sum_(p.where(taken, value, s.fill(0, value)), axes=(last,)))
         rest = p.where(taken, s.fill(lowest, rest), rest)
         free = p.where(taken, s.fill(0, free), free)

@@ -250,7 +250,7 @@ def power(x1: Any, x2: Any) -> Any:
         square_ = p.multiply(a, a) if x2 > 1 else a
         return p.multiply(square_, a) if x2 == 3 else square_
     if a.dtype.kind == "c":
-        from ganglion.ops.complex_numbers import complex_power  # which needs this one
+        from ganglion.ops.complex_numbers import complex_power  # imports this module
 
         return complex_power(a, b)
     if is_float(a.dtype):
@@ -321,7 +321,7 @@ def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
     Without either, return the indices of what is not zero, as `nonzero` does.
     """
     if x1 is None and x2 is None:
-        from ganglion.ops.order.sorting import nonzero  # which needs this one
+        from ganglion.ops.order.sorting import nonzero  # which imports this module
 
         return nonzero(condition)
     if x1 is None or x2 is None:

@@ -36,7 +36,7 @@ __all__ = [
 def factors(*operands: Any) -> tuple[list[Value], np.dtype]:
     """Return factors as numbers of one type, and the type of their product.
 
-    Integers stay whole, as in Keras; of bool, a product is whether any pair is
+    Integers stay integers, as in Keras; of bool, a product is whether any pair is
     true.
     """
     values = [read(x) for x in operands]
@@ -65,7 +65,7 @@ def matmul(x1: Any, x2: Any) -> Any:
 
 def _stacked_product(a: Value, b: Value) -> Value:
     if b.ndim == 2 and a.ndim > 2:
-        # One matrix for the whole stack: a single tall product is faster.
+        # A matrix for the entire stack: a single tall product is faster.
         rows = math.prod(a.shape[:-1])
         flat = contraction.matmul(s.reshape(a, shape=(rows, a.shape[-1])), b)
         return s.reshape(flat, shape=(*a.shape[:-1], b.shape[-1]))

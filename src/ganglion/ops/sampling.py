@@ -1,8 +1,8 @@
 """Reading images at positions between their pixels: affine maps and what lies outside.
 
-Rows of pixels are read as one long axis of width times channels, so that a loop over
+Rows of pixels are read as a long axis of width times channels, so that a loop over
 them fills its vectors, and everything up to the four pixels of a position is arithmetic
-on its coordinates: one loop computes the result and nothing in between is stored.
+on its coordinates: a single loop computes the result and nothing in between is stored.
 """
 
 from __future__ import annotations

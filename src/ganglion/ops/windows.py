@@ -98,7 +98,7 @@ def with_channels_last(
 ) -> tuple[Value, Callable[[Value], Value]]:
     """Return images with their channels last, and what puts them back in place.
 
-    The primitives know one layout only: the other is a transpose, which the compiler
+    The primitives support a single layout: the other is a transpose, which the compiler
     takes away where two of them meet.
     """
     x = read(images)

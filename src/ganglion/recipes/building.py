@@ -54,14 +54,14 @@ def network(keras: Any, recipe: Recipe, layers: Iterable[LayerSpec]) -> Any:
 
 
 def layer(keras: Any, spec: LayerSpec) -> Any:
-    """Return a layer of Keras; one that it wraps is made, too."""
+    """Return a layer of Keras, and the layer that it wraps, if any."""
     kind, arguments = spec
     built = {name: _argument(keras, value) for name, value in arguments.items()}
     return getattr(keras.layers, kind)(**built)
 
 
 def _argument(keras: Any, value: Any) -> Any:
-    """Return an argument of a layer: a wrapped layer or our own activation, made."""
+    """Return an argument of a layer: a wrapped layer or our own activation."""
     if value == KERAS2_HARD_SIGMOID:
         return _own(keras)[value]
     if isinstance(value, dict) and hasattr(keras.layers, value.get("class_name", "")):
@@ -78,7 +78,7 @@ def _stacked(keras: Any, specs: Iterable[LayerSpec], x: Any) -> Any:
     return x
 
 
-# ---- parts that are more than one layer on one tensor --------------------------------
+# ---- parts that are several layers, or have several inputs ---------------------------
 
 
 def _residual(
@@ -132,7 +132,7 @@ KERAS2_HARD_SIGMOID = "keras2_hard_sigmoid"
 
 @cache
 def _own(keras: Any) -> dict[str, Any]:
-    """Return a layer and an activation that Keras has not, made of its own ops."""
+    """Return a layer and an activation that Keras does not have, from its own ops."""
     ops = keras.ops
     registered: Callable[[Any], Any] = keras.saving.register_keras_serializable(
         package="ganglion.recipes"
@@ -164,7 +164,7 @@ def _own(keras: Any) -> dict[str, Any]:
             return mean + ops.exp(0.5 * log_variance) * noise
 
         def get_config(self) -> dict[str, Any]:
-            """Return what the layer is made of."""
+            """Return the parts of the layer."""
             more = {"weight": self.weight, "stddev": self.stddev}
             return {**super().get_config(), **more}
 

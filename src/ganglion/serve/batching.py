@@ -1,6 +1,6 @@
-"""Requests that arrive together, answered by one `predict`.
+"""Requests that arrive together, answered by a single `predict`.
 
-While the model computes, requests queue up; then all that fit form one batch. A request
+While the model computes, requests queue up; then all that fit form a batch. A request
 that arrives alone does not wait. Batches are padded to a power of two, so that a model
 is compiled for only a few sizes and memory does not grow.
 """
@@ -164,7 +164,7 @@ class Batcher:
         return [np.concatenate(outputs) for outputs in zip(*parts, strict=True)]
 
     def warm_up(self, kind: str, row: Arrays) -> None:
-        """Compile for every size of a batch, with one row repeated."""
+        """Compile for every size of a batch, with a row repeated."""
         for size in sizes(self.batch_size):
             self._compute[kind]([np.repeat(array, size, axis=0) for array in row])
 
@@ -179,7 +179,7 @@ def sizes(batch_size: int) -> Sequence[int]:
 
 
 def padded(array: np.ndarray) -> np.ndarray:
-    """Return an array padded to a power of two rows by repeating the last one.
+    """Return an array padded to a power of two rows by repeating the last row.
 
     >>> padded(np.arange(3)).tolist()
     [0, 1, 2, 2]

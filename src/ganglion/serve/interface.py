@@ -40,7 +40,7 @@ def numbers_text(shape: Sequence[int | None]) -> str:
 
 @dataclass(frozen=True)
 class Tensor:
-    """An input or output: its name, the shape of one row, its type."""
+    """An input or output: its name, the shape of a row, its type."""
 
     name: str
     shape: tuple[int | None, ...]
@@ -72,11 +72,11 @@ class Interface:
     head: str
     classes: tuple[str, ...]  # none where the outputs are values
     form: Form | None  # of pictures, if it takes them
-    maps: str | None  # the method for class activation maps, if there is one
+    maps: str | None  # the method for class activation maps, if there is any
 
     @classmethod
     def of(cls, model: Any) -> Interface:
-        """Return the interface of a model; refuse one whose shapes are not known."""
+        """Return the interface of a model; raise if its shapes are not known."""
         try:
             inputs = _tensors(model.inputs, model.input_names)
             outputs = _tensors(model.outputs, model.output_names)
@@ -143,7 +143,7 @@ class Interface:
         return {"outputs": [dict(zip(names, row, strict=True)) for row in rows]}
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
-        """Return the probabilities of classes; for one unit, those of no and yes."""
+        """Return the probabilities of classes; of a single unit, those of no and yes."""
         scores = scores.astype("float32")
         if self.head == LOGITS and scores.shape[-1] == 1:
             scores = 1 / (1 + np.exp(-scores))
@@ -243,7 +243,7 @@ def _converted(tensor: Tensor, array: np.ndarray) -> np.ndarray:
 
 
 def _fits(tensor: Tensor, shape: tuple[int, ...]) -> bool:
-    """Return whether a row has the input's shape, or as many numbers in one list."""
+    """Return whether a row has the input's shape, or as many numbers in a flat list."""
     if len(shape) == 1 and tensor.size == shape[0]:
         return True
     if not shape and tensor.shape == (1,):

@@ -46,7 +46,7 @@ class Histogram:
 
 
 class Metrics:
-    """Counters of one server."""
+    """Counters of a server."""
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()  # by path and status

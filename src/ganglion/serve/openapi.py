@@ -26,7 +26,7 @@ def image_types() -> list[str]:
 
 
 def description(interface: Interface) -> dict[str, Any]:
-    """Return the description of the whole interface."""
+    """Return the description of the entire interface."""
     return {
         "openapi": "3.1.0",
         "info": {
@@ -105,7 +105,7 @@ def _request(interface: Interface) -> dict[str, Any]:
 
 
 def _row(tensor: Tensor) -> dict[str, Any]:
-    """Return the shape of a row; its numbers may also stand in one flat list."""
+    """Return the shape of a row; its numbers may also be a flat list."""
     if tensor.is_text:
         return {"type": "string"}
     nested = _nested(tensor.shape, tensor.dtype)

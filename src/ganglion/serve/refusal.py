@@ -1,4 +1,4 @@
-"""A request that is refused: the status of HTTP, and the reason in one sentence."""
+"""A request that is refused: the status of HTTP, and the reason in a sentence."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Server(uvicorn.Server):
         self._service = service
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        """Handle SIGTERM or Ctrl-C; a second one does not wait for clients."""
+        """Handle SIGTERM or Ctrl-C; a second signal does not wait for clients."""
         self.force_exit, self.should_exit = self.should_exit, True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -91,9 +91,9 @@ class Server(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that is bound; port 0 takes a free one."""
+    """Return a socket that is bound; port 0 takes a free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sets TCP_NODELAY only on sockets made for TCP; others may wait 40 ms.
+    # asyncio sets TCP_NODELAY only on sockets created for TCP; others may wait 40 ms.
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -49,7 +49,7 @@ class Module:
 
 
 def module_of(model: Any, interface: Interface) -> Module:
-    """Return a model as WebAssembly; refuse one that cannot be exported."""
+    """Return a model as WebAssembly; raise if it cannot be exported."""
     from ganglion.export import wasm
     from ganglion.export.inference import inference_of
 
@@ -62,7 +62,7 @@ def module_of(model: Any, interface: Interface) -> Module:
 
 
 def write(model: Any, path: Path) -> Artifact:
-    """Return the page of a model as one file; see `ganglion.export`."""
+    """Return the page of a model as a single file; see `ganglion.export`."""
     interface = Interface.of(model)
     text = page(interface, module_of(model, interface), server=False)
     return Artifact({path: text.encode()})

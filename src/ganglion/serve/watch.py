@@ -29,7 +29,7 @@ from ganglion.pages.document import asset, document, plotting_library, plotting_
 from ganglion.pages.markup import Html, element, joined
 
 SECONDS = 0.25  # between two notes within an epoch
-MOST_NOTES = 2000  # within epochs; of more, every second one is dropped
+MOST_NOTES = 2000  # within epochs; beyond, every second note is dropped
 MAP_SHARE = 0.02  # of the training's time
 PICTURES = 8
 LEAST_SIDE = 112  # pixels of a picture on the page

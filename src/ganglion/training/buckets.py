@@ -31,7 +31,7 @@ def bucket(length: int) -> int:
 
 
 class LengthBuckets:
-    """The lengths that one model has seen, and how its batches are padded."""
+    """The lengths that a model has seen, and how its batches are padded."""
 
     def __init__(self, model: Any) -> None:
         self._model = model

@@ -173,7 +173,7 @@ def is_structured(loss: Any, outputs: Outputs) -> bool:
 def _structured(
     loss: Any, factor: Any, y_true: Any, y_pred: Any, names: Any, path: _Path = ()
 ) -> Iterator[tuple[_Path, _OutputLoss]]:
-    """Yield each loss with the path to the outputs that it sees, one or several.
+    """Yield each loss with the path to the outputs that it sees.
 
     A list of another type than the outputs' container holds several losses of the same
     outputs, as in Keras.
@@ -186,7 +186,7 @@ def _structured(
     is_flat = isinstance(loss, (list, tuple)) and not any(map(_is_nested, loss))
     if (
         is_flat and _is_nested(y_pred) and len(loss) == len(tree.flatten(y_pred))
-    ):  # one loss for each output
+    ):  # a loss for each output
         factors = factor if _is_nested(factor) else [factor] * len(loss)
         loss, factor = tree.pack(y_pred, list(loss)), tree.pack(y_pred, list(factors))
     each = loss.items() if isinstance(loss, dict) else enumerate(loss)
@@ -275,7 +275,7 @@ class CompiledMetrics(Metric):
         return [variable for metric in self.metrics for variable in metric.variables]
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Take one batch into account; only the weighted metrics see the weights."""
+        """Add a batch; only the weighted metrics see the weights."""
         outputs = Outputs(y_pred, self._output_names)
         if not self.built:
             self._build(y_true, outputs)
@@ -463,7 +463,7 @@ class Outputs:
             self.leaves = tree.flatten(y_pred)
             known = names is not None and len(names) == len(self.leaves)
             self.names = list(names or []) if known else [None] * len(self.leaves)
-        # As in Keras, losses are called by the whole path, metrics by the output.
+        # As in Keras, losses are named by the full path, metrics by the output.
         self.loss_names: list[Any] = self.names
         if self._structure is not None:
             self.loss_names = _paths(self._structure, iter(self.names))
@@ -472,7 +472,7 @@ class Outputs:
         return len(self.leaves)
 
     def packed(self, leaves: list[Any]) -> Any:
-        """Return values, one for each output, nested as the outputs are."""
+        """Return values, nested as the outputs are."""
         if self._is_dict and self._structure is None:
             return dict(zip(self.names, leaves, strict=True))
         return tree.pack(self._predictions, leaves)
@@ -586,7 +586,7 @@ class Outputs:
         )
 
     def spread(self, sample_weight: Any, wanted: list[bool]) -> list[Any]:
-        """Return the sample weights of each output; one array serves them all."""
+        """Return the sample weights of each output; a single array serves them all."""
         sample_weight = to_array(sample_weight)
         alike = self.alike(sample_weight)
         if alike is not None:

@@ -208,7 +208,7 @@ class Table:
         self.names = Batch(*map(self._named, self.parts, Batch._fields))
         self._structure: Hashable = repr(self.names) if self._is_nested else self.names
         self.rows = _common_rows(self.columns, may_differ)
-        # What a generator of augmented images needs, None without one.
+        # What a generator of augmented images needs, else None.
         self.batch_size: int | None = None
         self.shuffle: bool | None = None
         self.change: Any = None
@@ -527,7 +527,7 @@ def as_host_rows(x: Any, name: str) -> Any:
 def tables(
     model: TrainableModel, stream: Stream, limit: int | None, done: int = 0
 ) -> Iterator[tuple[Table, int]]:
-    """Yield one epoch of a stream as tables, each with the batches seen with it.
+    """Yield an epoch of a stream as tables, each with the batches seen with it.
 
     Batches that take time are prepared ahead in a thread, including the host part of a
     model: a step waits only if batches are slower than it is. The first batch is drawn
@@ -615,7 +615,7 @@ def _in_order(data: dict[str, Any], names: list[str]) -> Any:
 
 
 def _check_inputs(network: FunctionalGraph, x: Any) -> None:
-    """Refuse rows in place of inputs, and one row in place of a batch of rows."""
+    """Raise for rows in place of inputs, and for a row in place of a batch of rows."""
     tensors = network.flat_inputs
     is_list = isinstance(x, (list, tuple)) and len(x) > 0
     if is_list and len(x) == len(tensors):

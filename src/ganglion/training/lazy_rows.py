@@ -2,8 +2,8 @@
 
 A data set of h5py, a memory map whose numbers must be converted, and the rows of
 `scipy.sparse` never become one array: each batch is read, converted and made dense by
-itself, in a thread ahead of the step. A memory map of float32, or of small whole
-numbers, needs none of it: a compiled step gathers from the map.
+itself, in a thread ahead of the step. A memory map of float32, or of small
+integers, needs none of it: a compiled step gathers from the map.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ _OLD_FIT_ORDER = (
 
 
 def _as_steps(kwargs: dict[str, Any], samples: str, steps: str, generator: Any) -> Any:
-    """Turn Keras 1's number of rows into one of batches; return the generator."""
+    """Turn Keras 1's number of rows into a number of batches; return the generator."""
     if samples not in kwargs:
         return generator
     rows = int(kwargs.pop(samples))

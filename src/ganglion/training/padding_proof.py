@@ -181,7 +181,7 @@ class _Proof:
         rule = _RULES.get(type(layer), lambda _: None)(layer)
         if rule is None:
             raise _SeenError
-        # Behind the first output there are states, of which there is one a row.
+        # Behind the first output there are states, without an axis of steps.
         first = _MASKED if rule == KEEPS else _UNPADDED
         return [first, *[_UNPADDED] * (count - 1)]
 

@@ -47,7 +47,7 @@ class PreparedPrediction(NamedTuple):
 
 
 class PreparedPredictions:
-    """The prepared predictions of one model."""
+    """The prepared predictions of a model."""
 
     def __init__(self, model: TrainableModel, cache: StepCache) -> None:
         self._model, self._cache = model, cache

@@ -32,7 +32,7 @@ class RunAhead:
     def __init__(self, loop: FitLoop, sizer: ChunkSizer) -> None:
         self._loop, self._sizer = loop, sizer
         self._is_possible = self.is_possible(loop)
-        if self._is_possible:  # a model like this one may have been trained already
+        if self._is_possible:  # an equal model may have been trained already
             self._learned, self._key = loop.cache.epochs_at_once, self._time_key()
             sizer.steps = self._learned.get(self._key, 1)
 
@@ -156,7 +156,7 @@ def sums_of(metrics: Iterable[Metric]) -> list[Variable]:
 def logs_of(
     model: TrainableModel, metrics: list[Metric], sums: Mapping[Variable, np.ndarray]
 ) -> dict[str, list[Any]]:
-    """Return the values of every metric by name, one for each row of its sums."""
+    """Return the values of every metric by name, for each row of its sums."""
     logs = means_of(model, metrics, sums)
     if logs is not None:
         return logs

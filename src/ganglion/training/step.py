@@ -28,7 +28,7 @@ from ganglion.training.structure import Structure, is_ours, structure_of
 from ganglion.training.tracing import Step, state_arrays
 from ganglion.variables import Variable
 
-CACHED_STEPS = 64  # of one model
+CACHED_STEPS = 64  # of a model
 MOST_SEEN = 256
 _seen_shapes: dict[Any, None] = {}  # of the last steps that were traced, in order
 Compiled = tuple[Step, registry.Executable | EagerSteps]
@@ -102,7 +102,7 @@ class StepCache:
         return self._steps[key]
 
     def _shared_or_own(self, kind: str, table: Table, signature: Signature) -> Compiled:
-        """Return a step shared with other models, or one of this model's own."""
+        """Return a step that is shared with other models, or of this model's own."""
         model = self._model
         if self.shared is None:
             return self._compiled(kind, table, signature)
@@ -200,7 +200,7 @@ class StepCache:
     def _current_structure(
         self, kind: str, table: Table, signature: Signature
     ) -> Structure | None:
-        """Return the structure of a built model, made ready for a kind of step."""
+        """Return the structure of a built model, prepared for a kind of step."""
         model = self._model
         if kind == "train":
             model.prepare_training()
@@ -426,7 +426,7 @@ class ModelLock:
     def own_metrics(self, *, fits: bool = False) -> Iterator[None]:
         """Separate this thread's metrics from those of others inside of this block.
 
-        A model can be trained by one thread at a time only.
+        A model can be trained by a single thread at a time.
         """
         thread = threading.current_thread()
         with self:

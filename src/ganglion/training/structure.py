@@ -320,7 +320,7 @@ _SORTS = ("exact", "inexact", "empty", "opened")
 
 
 def _sort(value: Any) -> str:
-    """Return how a value is compared with another one of its type."""
+    """Return how a value is compared with another value of its type."""
     if type(value) in _EXACT or (type(value) is float and (value < 0 or value > 0)):
         return "exact"
     if isinstance(value, PLAIN):

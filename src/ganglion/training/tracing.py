@@ -1,4 +1,4 @@
-"""Steps as programs: one pure graph of everything that happens to a batch.
+"""Steps as programs: a pure graph of everything that happens to a batch.
 
 That is gathering its rows, forward pass, loss, gradients, optimizer update, moving
 averages, random states and metric sums. Variables that are read become inputs, those
@@ -170,7 +170,7 @@ def train_step(
     signature: Signature,
     trainable: Sequence[Variable],
 ) -> Step:
-    """Trace one step of training."""
+    """Trace a step of training."""
     with lifted(), Scope(training=True) as scope:
         scope.trainable = frozenset(trainable)
         data, columns = gathered(model, signature)
@@ -187,7 +187,7 @@ def train_step(
 
 
 def test_step(model: TrainableModel, names: Batch, signature: Signature) -> Step:
-    """Trace one step of evaluation."""
+    """Trace a step of evaluation."""
     with lifted(), Scope(training=False) as scope:
         data, columns = gathered(model, signature)
         batch = names.map(columns.__getitem__)
@@ -200,7 +200,7 @@ def test_step(model: TrainableModel, names: Batch, signature: Signature) -> Step
 
 
 def predict_step(model: TrainableModel, names: Batch, signature: Signature) -> Step:
-    """Trace one step of prediction; its results are the outputs."""
+    """Trace a step of prediction; its results are the outputs."""
     with Scope(training=False) as scope:
         data, columns = gathered(model, signature)
         batch = names.map(columns.__getitem__)

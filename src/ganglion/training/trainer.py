@@ -149,13 +149,13 @@ class Trainer(Layer):
             )
 
     def prepare_training(self) -> list[Variable]:
-        """Return the weights to train, with the optimizer's slots made for them."""
+        """Return the weights to train, with the optimizer's slots for them created."""
         weights = self._chosen_weights
         if weights is None:
             weights = self._chosen_weights = list(self.trainable_weights)
         with suspended(), origin.inside("optimizer"):
             if self.optimizer.built and not self.optimizer.knows(weights):
-                # It trains another model, or trained other layers of this one.
+                # It trains another model, or trained other layers of this model.
                 self.optimizer = self.optimizer.sibling()
                 self._compile_arguments["optimizer"] = self.optimizer
             if not self.optimizer.built:
@@ -168,7 +168,7 @@ class Trainer(Layer):
         return self._chosen_weights
 
     def choose_weights(self, weights: list[Variable]) -> None:
-        """Train these weights, with an optimizer whose slots are made for them."""
+        """Train these weights, with an optimizer whose slots for them are created."""
         if weights == self._chosen_weights:
             return
         self._chosen_weights = weights
@@ -622,7 +622,7 @@ class Trainer(Layer):
             yield done, cache.run_batch(kind, batch)
         source.end_epoch()
 
-    # ---- one batch -----------------------------------------------------------------
+    # ---- a single batch ------------------------------------------------------------
 
     def train_on_batch(
         self,
@@ -683,7 +683,7 @@ def _are_metrics(values: Any) -> bool:
 
 
 def _number(result: Any) -> Any:
-    """Return a metric's value: a number, or an array with one for each class."""
+    """Return a metric's value: a number, or an array with a number for each class."""
     array = np.asarray(result)
     return float(array.reshape(())) if array.size == 1 else array
 

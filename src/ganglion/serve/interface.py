@@ -143,7 +143,7 @@ class Interface:
         return {"outputs": [dict(zip(names, row, strict=True)) for row in rows]}
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
-        """Return the probabilities of classes; of a single unit, those of no and yes."""
+        """Return the probabilities of classes; of a single unit, of no and yes."""
         scores = scores.astype("float32")
         if self.head == LOGITS and scores.shape[-1] == 1:
             scores = 1 / (1 + np.exp(-scores))

@@ -585,6 +585,14 @@ def test_every_name_is_one_of_tensorflows():
         "InteractiveSession",
         "logging.",
         "set_random_seed",
+        "Graph",
+        "get_default_graph",
+        "reset_default_graph",
+        *("global_variables_initializer", "initialize_all_variables"),
+        *("local_variables_initializer", "tables_initializer"),
+        *("enable_eager_execution", "disable_eager_execution"),
+        *("train.GradientDescent", "train.Momentum"),
+        *("train.Ada", "train.RMSPropOptimizer", "python.client."),
         "compat.v1.keras.",  # not with Keras 3
     )
     for name in names.OBJECTS:

@@ -215,7 +215,7 @@ def test_a_session_is_only_configured():
     options.gpu_options.allow_growth = True
     session = tf.compat.v1.Session(config=options)
     with pytest.raises(NotImplementedError, match=r"Session.run: TensorFlow 1"):
-        session.run([])
+        session.run([tf.constant(1.0)])
 
 
 def test_a_single_number_of_a_variable_is_one_of_numpy():

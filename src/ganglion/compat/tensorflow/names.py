@@ -749,6 +749,35 @@ OBJECTS = {
     "GPUOptions": "compat.tensorflow.runtime.Hints",
     "Session": "compat.tensorflow.runtime.Session",
     "InteractiveSession": "compat.tensorflow.runtime.Session",
+    **{
+        f"{version}{name}": f"compat.tensorflow.runtime.{ours}"
+        for version in ("", "compat.v1.")
+        for name, ours in (
+            ("Graph", "Graph"),
+            ("get_default_graph", "get_default_graph"),
+            ("global_variables_initializer", "Initializer"),
+            ("initialize_all_variables", "Initializer"),
+            ("local_variables_initializer", "Initializer"),
+            ("tables_initializer", "Initializer"),
+        )
+    },
+    "python.client.device_lib.list_local_devices": "compat.tensorflow.runtime."
+    "list_local_devices",
+    "reset_default_graph": "compat.tensorflow.runtime.hint",
+    "enable_eager_execution": "compat.tensorflow.runtime.hint",
+    "disable_eager_execution": "compat.tensorflow.runtime.hint",
+    **{
+        f"{version}train.{name}Optimizer": f"compat.tensorflow.old_optimizers.{ours}"
+        for version in ("", "compat.v1.")
+        for name, ours in (
+            ("Adadelta", "adadelta"),
+            ("Adagrad", "adagrad"),
+            ("Adam", "adam"),
+            ("GradientDescent", "gradient_descent"),
+            ("Momentum", "momentum"),
+            ("RMSProp", "rms_prop"),
+        )
+    },
     "logging.set_verbosity": "compat.tensorflow.runtime.hint",
     "logging.DEBUG": "compat.tensorflow.runtime.DEBUG",
     "logging.INFO": "compat.tensorflow.runtime.INFO",
@@ -915,6 +944,8 @@ KERAS_MODULES = ("initializers", "losses", "metrics", "optimizers")
 REASONS = {
     "compat": "TensorFlow 1 with its sessions and graphs is not run. Write the "
     "model with Keras layers, and the loop with `fit` or `tf.GradientTape`.",
+    "py_func": "steps are compiled, and call no Python. Write it with `keras.ops`; a "
+    "score of whole epochs is computed in a callback.",
     "placeholder": "TensorFlow 1 with its sessions and graphs is not run. Use "
     "`keras.Input`.",
     "contrib": "it went with TensorFlow 1. Write the model with Keras layers.",

@@ -7,7 +7,9 @@ are compiled. Options that would change a result are refused.
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Self
 
 from ganglion.compat.tensorflow.host import PhysicalDevice, devices
 
@@ -51,20 +53,78 @@ def get_visible_devices(device_type: str | None = None) -> list[PhysicalDevice]:
     return devices(device_type)
 
 
+def list_local_devices(session_config: Any = None) -> list[PhysicalDevice]:
+    """Return the processors by the names of `device_lib`, as `/device:CPU:0`."""
+    return [
+        device._replace(name=device.name.replace("/physical_device", "/device"))
+        for device in devices()
+    ]
+
+
 def gpu_device_name() -> str:
     """Return the name of the GPU, nothing if there is none."""
     return "/device:GPU:0" if devices("GPU") else ""
 
 
+class Graph:
+    """A graph of TensorFlow 1 as far as Keras scripts hold on to it: there is none."""
+
+    @contextmanager
+    def as_default(self) -> Iterator[Self]:
+        """Return a block in which nothing is otherwise."""
+        yield self
+
+    def finalize(self) -> None:
+        """Accept that nothing is to be added."""
+
+
+def get_default_graph() -> Graph:
+    """Return the graph that a thread is to work in; here threads share all models."""
+    return Graph()
+
+
+class Initializer:
+    """What gives all variables their first values, which they have from the start."""
+
+    def __init__(self, name: str = "init") -> None:
+        self.name = name
+
+
 class Session:
-    """A session of TensorFlow 1 as far as scripts configure it; it runs nothing."""
+    """A session of TensorFlow 1 as far as Keras scripts configure and hold it.
+
+    All that it runs are initializers, as variables have their values already.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.graph = Hints()
+        self.graph = Graph()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Leave nothing behind."""
+
+    def as_default(self) -> Self:
+        """Return the session as a block."""
+        return self
+
+    def close(self) -> None:
+        """Free nothing: models belong to no session."""
+
+    def run(self, fetches: Any, feed_dict: Any = None, **kwargs: Any) -> Any:
+        """Accept initializers; refuse everything else."""
+        wanted = fetches if isinstance(fetches, (list, tuple)) else [fetches]
+        known = all(isinstance(fetch, Initializer) for fetch in wanted)
+        if feed_dict or kwargs or not known:
+            self._refuse("run")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        return self._refuse(name)
+
+    def _refuse(self, name: str) -> Any:
         raise NotImplementedError(
             f"tensorflow.Session.{name}: TensorFlow 1 with its sessions and graphs is "
             "not run. Write the model with Keras layers, and the loop with `fit` or "

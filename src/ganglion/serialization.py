@@ -232,10 +232,10 @@ def _serialize_function(obj: Any) -> Any:
 def _lambda_entry(function: Any) -> dict[str, Any]:
     """Return a lambda as Keras writes it; nothing of ours ever executes that."""
     warnings.warn(
-        "A lambda is saved as byte code, which Ganglion never executes: the model can "
-        "be built by its script and read the weights with `load_weights`, but not be "
-        "loaded as a whole. Define a named function instead, and decorate it with "
-        "@ganglion.saving.register_keras_serializable().",
+        "A lambda is saved as byte code, which Ganglion never executes: another "
+        "process can build the model by its script and read the weights with "
+        "`load_weights`, but not load it as a whole. Define a named function instead, "
+        "and decorate it with @ganglion.saving.register_keras_serializable().",
         stacklevel=2,
     )
     code = base64.encodebytes(marshal.dumps(function.__code__)).decode("ascii")
@@ -244,7 +244,21 @@ def _lambda_entry(function: Any) -> dict[str, Any]:
     defaults = [_if_plain(value) for value in function.__defaults__ or ()] or None
     config = {"code": code, "defaults": defaults, "closure": closure}  # in a `Lambda`
     config["value"] = [code, defaults, closure]  # and elsewhere
+    same = _lambdas_written.setdefault(repr(config["value"]), function)
+    if same is not function and None in (closure or ()):  # which of both, none can tell
+        _lambdas_written[repr(config["value"])] = None
     return {"class_name": "__lambda__", "config": config}
+
+
+# The lambdas that this process has written, by what it wrote of them: to find one again
+# executes nothing of a file.
+_lambdas_written: dict[str, Any] = {}
+
+
+def _lambda_written(config: Any) -> Any:
+    """Return the lambda that a file holds, if this very process has it."""
+    parts = [config.get(part) for part in ("code", "defaults", "closure")]
+    return _lambdas_written.get(repr(parts))
 
 
 def _if_plain(value: Any) -> Any:
@@ -349,6 +363,9 @@ def _rebuild(entry: dict[str, Any]) -> Any:
     if kind == "__ellipsis__":
         return Ellipsis
     if kind == "__lambda__":
+        known = _lambda_written(entry["config"])
+        if known is not None:
+            return known
         raise ValueError(
             "This file holds a Python lambda as byte code, and to load it would mean "
             "arbitrary code execution. Ganglion never executes code from a file: build "

@@ -19,6 +19,8 @@ from ganglion.compat import unsupported
 
 _LAYER_FILES = """core convolutional pooling normalization advanced_activations merge
 embeddings noise local recurrent wrappers convolutional_recurrent cudnn_recurrent"""
+_OLD_UTILS = """has_arg to_list unpack_singleton slice_arrays count_params print_summary
+normalize_tuple normalize_padding normalize_data_format conv_output_length conv_utils"""
 _UTIL_FILES = "np_utils generic_utils data_utils vis_utils layer_utils"
 
 OLD_PATHS: dict[str, str] = {
@@ -30,6 +32,8 @@ OLD_PATHS: dict[str, str] = {
     "ganglion.engine.base_layer": "ganglion",
     "ganglion.engine.input_layer": "ganglion.layers",
     "ganglion.objectives": "ganglion.losses",
+    "ganglion.initializations": "ganglion.legacy.initializations",
+    "ganglion.utils.conv_utils": "ganglion.utils.old_functions",
     "ganglion.backend.tensorflow_backend": "ganglion.backend",
     # Where `tf.keras` had what was new.
     "ganglion.experimental": "ganglion.optimizers.schedules",
@@ -80,6 +84,9 @@ OLD_NAMES = {
         "SyncBatchNormalization": "BatchNormalization",  # one device trains
     },
     "ganglion.losses": {"huber_loss": "huber"},
+    "ganglion.utils": {
+        name: f"utils.old_functions.{name}" for name in _OLD_UTILS.split()
+    },
     "ganglion.metrics": {"cosine_proximity": "metrics.means.cosine_similarity"},
 }
 # Importing what lies in them imports them too, and that is one old spelling, not two.
@@ -135,7 +142,7 @@ class _OldModule(Loader):
                 return importlib.import_module(inner)
             why = unsupported.unsupported_reason(spec.name, name)
             if why is not None and not hasattr(target, name):
-                raise AttributeError(unsupported.explain(spec.name, name))
+                return unsupported.stand_in(spec.name, name)
             if not name.startswith("__"):
                 _note(spec.name)
             return getattr(target, name)
@@ -207,8 +214,6 @@ def attribute_of(package: str) -> Callable[[str], Any]:
             module, _, today = OLD_NAMES[package][name].rpartition(".")
             place = f"ganglion.{module}" if module else package
             return getattr(importlib.import_module(place), today)
-        raise AttributeError(
-            unsupported.explain(package, name, dir(sys.modules[package]))
-        )
+        return unsupported.stand_in(package, name, dir(sys.modules[package]))
 
     return find

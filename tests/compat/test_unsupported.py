@@ -13,7 +13,7 @@ from ganglion.compat import unsupported
     [
         ("from ganglion.layers import Dense, RandomHeight", "RandomZoom.*Layer"),
         ("from ganglion.models import model_from_yaml", "to_json"),
-        ("from ganglion.backend import get_session", "sessions"),
+        ("from ganglion.backend import py_all", "sessions"),
     ],
 )
 def test_an_import_says_why(line, match):
@@ -34,7 +34,7 @@ def test_an_import_says_why(line, match):
         ("callbacks.EarlyStoping", "'EarlyStopping'"),
         ("initializers.HeNorml", "'HeNormal'"),
         ("datasets.cifar1000", "'cifar100'"),
-        ("backend.get_session", "sessions"),
+        ("backend.py_all", "sessions"),
     ],
 )
 def test_an_attribute_says_why(name, match):

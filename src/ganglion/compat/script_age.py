@@ -158,6 +158,8 @@ class _Reader(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         called = self._dotted(node.func) or str(getattr(node.func, "attr", ""))
+        if called == "pop" and getattr(node.func.value, "attr", "") == "layers":  # type: ignore[attr-defined]
+            self.signs.append(_Sign(2, node.lineno, "model.layers.pop()"))
         name = called.rpartition(".")[2]
         old = _OLD_ARGUMENTS.get(name, frozenset()) | _OLD_ARGUMENTS["*"]
         for keyword in node.keywords:

@@ -12,6 +12,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from functools import cache
+from typing import Any
+
+from ganglion import config
 
 _OWN_LAYER = "Write it as a Layer with `ganglion.ops`."
 
@@ -37,8 +40,19 @@ _TABLE = {
     "Keras 3 has it no more. Write it as a Metric.": (
         "metrics: MeanRelativeError MeanTensor SumOverBatchSize",
     ),
+    "it worked on graphs of TensorFlow 1. Pass `compile` a metric of Keras: `AUC()`, "
+    "`MeanIoU(num_classes)`, `Precision()`, `Recall()`, 'accuracy'.": (
+        "metrics: auc mean_iou precision recall accuracy mean",
+    ),
     "optimizers of TensorFlow itself are not run. Use that of the same name in "
     "`keras.optimizers`.": ("optimizers: TFOptimizer",),
+    "it makes functions of byte code. Define them by name.": (
+        "utils: func_dump func_load",
+    ),
+    "Keras 2 dropped it. Write one step as a cell, a Layer with `state_size` and "
+    "`call(inputs, states)`, and give it to `RNN(cell)`.": (
+        "layers: Recurrent time_distributed_dense",
+    ),
     f"Keras 2 dropped this layer. {_OWN_LAYER}": ("layers: MaxoutDense Highway",),
     f"it is not there yet. {_OWN_LAYER}": (
         "layers: LocallyConnected1D LocallyConnected2D",
@@ -46,10 +60,41 @@ _TABLE = {
     "it worked on TensorFlow sessions and graphs, which Ganglion does not have. Write "
     "a Layer or a loss with `ganglion.ops`, and call the model on arrays to look "
     "inside.": (
-        "backend: get_session tf manual_variable_initialization py_all is_placeholder",
+        "backend: manual_variable_initialization py_all is_placeholder",
         "estimator",
     ),
 }
+
+
+def stand_in(package: str, name: str, known: Iterable[str] = ()) -> Any:
+    """Return what stands for an unsupported name in a script, which may not use it.
+
+    To call it, to look into it or to derive from it says why it is unsupported. Other
+    names are refused at once.
+    """
+    text = explain(package, name, known)
+    if unsupported_reason(package, name) is None or not config.stands_for_keras():
+        raise AttributeError(text)
+    return _StandIn(name, (), {"__doc__": text})
+
+
+class _StandIn(type):
+    """The type of what is unsupported; its documentation says why."""
+
+    def __init__(
+        cls, name: str, bases: tuple[type, ...], names: dict[str, Any]
+    ) -> None:
+        for base in bases:
+            raise NotImplementedError(base.__doc__)
+        super().__init__(name, bases, names)
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(cls.__doc__)
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise NotImplementedError(cls.__doc__)
 
 
 @cache

@@ -98,6 +98,10 @@ class Iterator(PyDataset):
             rows = next(self.index_generator)
         return self.batch(rows)
 
+    def next(self) -> Any:
+        """Return the next batch, by the name of Python 2."""
+        return next(self)
+
     def batch(self, index_array: np.ndarray) -> Any:
         """Return the batch of these rows."""
         return self._get_batches_of_transformed_samples(index_array)

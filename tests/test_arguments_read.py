@@ -199,6 +199,8 @@ UNREAD |= {
 TENSORFLOW = {
     "name",
     "deterministic",
+    "use_locking",  # of variables that several workers write
+    "session_config",
     "num_parallel_calls",
     "options",  # of its runtime
     "alg",  # random numbers are ours in any case

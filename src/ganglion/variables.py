@@ -25,6 +25,7 @@ from ganglion.compiler.ir.graph import (
     Input,
     Operators,
     ShapeError,
+    Sizes,
     Value,
     call_function,
     dtype_name,
@@ -153,7 +154,7 @@ class Variable(Operators):
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape, fixed for the life of the variable."""
-        return self._array.shape
+        return Sizes(self._array.shape)
 
     @property
     def dtype(self) -> str:
@@ -676,7 +677,7 @@ class Deferred(Operators):
     ) -> None:
         self._call = function, args, kwargs
         self._index = index
-        self.shape = like.shape
+        self.shape = Sizes(like.shape)
         self.dtype = str(like.dtype)
 
     @property

@@ -93,7 +93,14 @@ def test_lambda_of_an_own_function_needs_it_at_loading() -> None:
 def test_python_lambdas_are_saved_and_never_loaded(
     keras: Any, tmp_path: Any, monkeypatch: Any
 ) -> None:
-    layer = layers.Lambda, monkeypatch):
+    layer = layers.Lambda(lambda x: x * 3)
+    assert layer(np.ones(2, "float32")).tolist() == [3, 3]
+    again = layers.Lambda.from_config(layer.get_config())
+    assert again(np.ones(2, "float32")).tolist() == [3, 3]
+    factor = 3.0
+    scale = layers.Lambda(lambda x: x * factor, name="scale")
+    model = ganglion.Sequential([ganglion.Input((2,)), scale, layers.Dense(1)])
+    with pytest.warns(UserWarning, match="saved as byte code"):
         model.save(tmp_path / "scaled.keras")
     monkeypatch.setattr(serialization, "_lambdas_written", {})  # as elsewhere
     with pytest.raises(ValueError, match="never executes code"):

@@ -7,6 +7,7 @@ and graphs is gone and says so.
 from __future__ import annotations
 
 import builtins
+import importlib
 import sys
 import warnings
 from collections.abc import Callable
@@ -31,24 +32,43 @@ from ganglion.backend.old_ops import (
     conv3d,
     cumprod,
     depthwise_conv2d,
+    equal,
+    eye,
     foldl,
     foldr,
+    greater,
+    greater_equal,
     is_sparse,
     is_variable,
+    less,
+    less_equal,
+    local_conv1d,
+    local_conv2d,
     map_fn,
+    maximum,
+    minimum,
     moving_average_update,
     multiply_last_axes,
     normalize_batch_in_training,
+    not_equal,
+    one_hot,
+    ones_like,
+    pool3d,
+    pool_by_mode,
     prod,
     random_normal_variable,
     random_uniform_variable,
+    reshape,
     reverse,
     separable_conv2d,
     slice,  # noqa: A004
     spatial_3d_padding,
+    stop_gradient,
+    tile,
     to_dense,
+    zeros_like,
 )
-from ganglion.compat.unsupported import explain
+from ganglion.compat.unsupported import stand_in
 from ganglion.config import data_format_of as standardize_data_format
 from ganglion.config import (
     epsilon,
@@ -71,24 +91,12 @@ from ganglion.ops import (
     convert_to_numpy,
     convert_to_tensor,
     cos,
-    equal,
     exp,
-    eye,
-    greater,
-    greater_equal,
     is_tensor,
-    less,
-    less_equal,
     log,
     logsumexp,
-    maximum,
     mean,
-    minimum,
     ndim,
-    not_equal,
-    one_hot,
-    ones_like,
-    reshape,
     round,  # noqa: A004
     sign,
     sin,
@@ -97,15 +105,16 @@ from ganglion.ops import (
     squeeze,
     stack,
     std,
-    stop_gradient,
     sum,  # noqa: A004
-    tile,
     transpose,
     var,
-    zeros_like,
 )
 from ganglion.ops.dispatch import result_type
-from ganglion.optimizers.graph_updates import Assignment, is_collecting, recalled
+from ganglion.optimizers.graph_updates import (
+    Assignment,
+    are_handed_over,
+    recalled,
+)
 from ganglion.random import truncated_normal
 from ganglion.scopes import name_scope as name_scope
 from ganglion.symbolic import KerasTensor as KerasTensor
@@ -275,6 +284,11 @@ def int_shape(x: Any) -> Any:
     return ops.shape(x)
 
 
+def get_variable_shape(x: Any) -> Any:
+    """Return the shape, by its name in older versions of Keras 2."""
+    return int_shape(x)
+
+
 def dtype(x: Any) -> str:
     """Return the type's name; numbers of an optimizer are variables in Keras 2."""
     return floatx() if isinstance(x, float) else str(x.dtype)
@@ -288,7 +302,9 @@ def variable(value: Any, dtype: Any = None, name: str | None = None) -> Variable
     return made
 
 
-def constant(value: Any, dtype: Any = None, shape: Any = None) -> np.ndarray:
+def constant(
+    value: Any, dtype: Any = None, shape: Any = None, name: str | None = None
+) -> np.ndarray:
     """Make an array."""
     array = np.asarray(value, dtype or floatx())
     return array if shape is None else np.broadcast_to(array, shape).copy()
@@ -364,21 +380,21 @@ _uids: dict[str, int] = {}
 
 def update(x: Variable, new_x: Any) -> Any:
     """Replace a variable's value; in a list of updates, when these are made."""
-    if is_collecting() or is_keras_tensor(new_x):
+    if are_handed_over() or is_keras_tensor(new_x):
         return Assignment(x, new_x)
     return x.assign(new_x)
 
 
 def update_add(x: Variable, increment: Any) -> Any:
     """Add to a variable; in a list of updates, when these are made."""
-    if is_collecting() or is_keras_tensor(increment):
+    if are_handed_over() or is_keras_tensor(increment):
         return Assignment(x, x + increment)
     return x.assign_add(increment)
 
 
 def update_sub(x: Variable, decrement: Any) -> Any:
     """Subtract from a variable; in a list of updates, when these are made."""
-    if is_collecting() or is_keras_tensor(decrement):
+    if are_handed_over() or is_keras_tensor(decrement):
         return Assignment(x, x - decrement)
     return x.assign_sub(decrement)
 
@@ -469,10 +485,7 @@ def pool2d(
     pool_mode: str = "max",
 ) -> Any:
     """Take the largest element or the average of windows of images."""
-    pools = {"max": ops.max_pool, "avg": ops.average_pool}
-    if pool_mode not in pools:
-        raise ValueError(f"`pool_mode` is 'max' or 'avg', not {pool_mode!r}.")
-    return pools[pool_mode](x, pool_size, strides, padding, data_format)
+    return pool_by_mode(pool_mode, x, pool_size, strides, padding, data_format)
 
 
 def resize_images(
@@ -574,6 +587,16 @@ def in_top_k(predictions: Any, targets: Any, k: int) -> Any:
     return ops.in_top_k(targets, predictions, k)
 
 
+def get_session() -> Any:
+    """Return a session of TensorFlow 1 that runs initializers only."""
+    return importlib.import_module("ganglion.compat.tensorflow.runtime").Session()
+
+
+def _get_available_gpus() -> list[str]:
+    """Return the names of the GPUs, which scripts for Keras 2 ask for in this way."""
+    return ["/device:GPU:0"] if config.backend_in_use() == "cuda" else []
+
+
 def set_session(session: Any) -> None:
     """Accept how TensorFlow 1's session was configured: there is none here."""
 
@@ -602,9 +625,11 @@ def in_test_phase(x: Any, alt: Any, training: Any = None) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    raise AttributeError(
-        f"{explain('ganglion.backend', name, globals())} See also `ganglion.ops`."
-    )
+    if name == "tf" and config.stands_for_keras():
+        return importlib.import_module("ganglion.compat.tensorflow.namespaces").load("")
+    if name == "tensorflow_backend":
+        return importlib.import_module(f"{__name__}.{name}")
+    return stand_in("ganglion.backend", name, globals())
 
 
 __all__ = [name for name in globals() if not name.startswith("_")]

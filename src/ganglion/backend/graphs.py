@@ -56,7 +56,7 @@ def function(
                 arrays.append(_array_for(tensor, value))
             else:
                 phase = int(value)
-        return [np.asarray(array) for array in compiled(arrays, bool(phase))]
+        return [np.asarray(x)[()] for x in compiled(arrays, bool(phase))]
 
     return run
 

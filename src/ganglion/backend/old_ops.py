@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import config, ops, random
+from ganglion.optimizers.graph_updates import Assignment, are_handed_over
 from ganglion.variables import Variable
 
 # ---- loops and parts -----------------------------------------------------------------
@@ -80,6 +81,84 @@ def slice(x: Any, start: Any, size: Any) -> Any:  # noqa: A001 (Keras' name)
     sizes = zip(x.shape, start, size, strict=True)
     shape = [total - begin if n == -1 else n for total, begin, n in sizes]
     return ops.slice(x, tuple(start), tuple(shape))
+
+
+def equal(x: Any, y: Any) -> Any:
+    """Return where two tensors are equal."""
+    return ops.equal(x, y)
+
+
+def not_equal(x: Any, y: Any) -> Any:
+    """Return where two tensors differ."""
+    return ops.not_equal(x, y)
+
+
+def greater(x: Any, y: Any) -> Any:
+    """Return where the first tensor is larger."""
+    return ops.greater(x, y)
+
+
+def greater_equal(x: Any, y: Any) -> Any:
+    """Return where the first tensor is not smaller."""
+    return ops.greater_equal(x, y)
+
+
+def less(x: Any, y: Any) -> Any:
+    """Return where the first tensor is smaller."""
+    return ops.less(x, y)
+
+
+def less_equal(x: Any, y: Any) -> Any:
+    """Return where the first tensor is not larger."""
+    return ops.less_equal(x, y)
+
+
+def maximum(x: Any, y: Any) -> Any:
+    """Return the larger of each pair of elements."""
+    return ops.maximum(x, y)
+
+
+def minimum(x: Any, y: Any) -> Any:
+    """Return the smaller of each pair of elements."""
+    return ops.minimum(x, y)
+
+
+def one_hot(indices: Any, num_classes: int) -> Any:
+    """Return a row with a single one for each whole number."""
+    return ops.one_hot(indices, num_classes)
+
+
+def reshape(x: Any, shape: Any) -> Any:
+    """Give the same elements a new shape; one size may be -1."""
+    return ops.reshape(x, shape)
+
+
+def tile(x: Any, n: Any) -> Any:
+    """Repeat a whole tensor along its axes."""
+    return ops.tile(x, n)
+
+
+def stop_gradient(variables: Any) -> Any:
+    """Return a tensor that no gradient flows through, or a list of such."""
+    if isinstance(variables, (list, tuple)):
+        return [ops.stop_gradient(variable) for variable in variables]
+    return ops.stop_gradient(variables)
+
+
+def ones_like(x: Any, dtype: Any = None, name: str | None = None) -> Any:
+    """Return ones in the shape of a tensor."""
+    return ops.ones_like(x, dtype)
+
+
+def zeros_like(x: Any, dtype: Any = None, name: str | None = None) -> Any:
+    """Return zeros in the shape of a tensor."""
+    return ops.zeros_like(x, dtype)
+
+
+def eye(size: Any, dtype: Any = None, name: str | None = None) -> Any:
+    """Return the identity matrix, or one of as many rows and columns as given."""
+    rows, columns = size if isinstance(size, (list, tuple)) else (size, size)
+    return ops.eye(rows, columns, dtype=dtype)
 
 
 def prod(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
@@ -176,6 +255,72 @@ def separable_conv2d(
     )
 
 
+def pool3d(
+    x: Any,
+    pool_size: Any,
+    strides: Any = (1, 1, 1),
+    padding: str = "valid",
+    data_format: str | None = None,
+    pool_mode: str = "max",
+) -> Any:
+    """Take the largest element or the average of windows of volumes."""
+    return pool_by_mode(pool_mode, x, pool_size, strides, padding, data_format)
+
+
+def pool_by_mode(pool_mode: str, *arguments: Any) -> Any:
+    """Pool by the name of the way, as Keras 2's functions do."""
+    pools = {"max": ops.max_pool, "avg": ops.average_pool}
+    if pool_mode not in pools:
+        raise ValueError(f"`pool_mode` is 'max' or 'avg', not {pool_mode!r}.")
+    return pools[pool_mode](*arguments)
+
+
+def local_conv1d(
+    inputs: Any, kernel: Any, kernel_size: Any, strides: Any, data_format: Any = None
+) -> Any:
+    """Slide over sequences, with a kernel of its own for every place."""
+    if config.data_format_of(data_format) == "channels_first":
+        inputs = ops.swapaxes(inputs, 1, 2)
+    (width,), (step,) = kernel_size, strides
+    places = kernel.shape[0]
+    windows = ops.stack([inputs[:, i * step : i * step + width] for i in range(places)])
+    return _with_own_kernels(windows, kernel)
+
+
+def local_conv2d(
+    inputs: Any,
+    kernel: Any,
+    kernel_size: Any,
+    strides: Any,
+    output_shape: Any,
+    data_format: Any = None,
+) -> Any:
+    """Slide over images, with a kernel of its own for every place."""
+    is_first = config.data_format_of(data_format) == "channels_first"
+    inputs = ops.transpose(inputs, (0, 2, 3, 1)) if is_first else inputs
+    (height, width), (down, right) = kernel_size, strides
+    rows, columns = output_shape
+    windows = ops.stack(
+        [
+            inputs[:, i * down : i * down + height, j * right : j * right + width]
+            for i in range(rows)
+            for j in range(columns)
+        ]
+    )
+    if is_first:  # as Keras flattens what it cuts out
+        windows = ops.transpose(windows, (0, 1, 4, 2, 3))
+    flat = _with_own_kernels(windows, kernel)
+    result = ops.reshape(flat, (ops.shape(flat)[0], rows, columns, kernel.shape[-1]))
+    return ops.transpose(result, (0, 3, 1, 2)) if is_first else result
+
+
+def _with_own_kernels(windows: Any, kernel: Any) -> Any:
+    """Multiply windows (places, batch, ...) by one matrix for every place."""
+    places, batch = ops.shape(windows)[:2]
+    flat = ops.reshape(windows, (places, batch, kernel.shape[1]))
+    return ops.swapaxes(ops.matmul(flat, kernel), 0, 1)
+
+
 def spatial_3d_padding(
     x: Any, padding: Any = ((1, 1), (1, 1), (1, 1)), data_format: str | None = None
 ) -> Any:
@@ -225,8 +370,9 @@ def normalize_batch_in_training(
 
 
 def moving_average_update(x: Variable, value: Any, momentum: float) -> Any:
-    """Move a variable towards a value."""
-    return x.assign(x * momentum + value * (1.0 - momentum))
+    """Move a variable towards a value; in a layer's call, when updates are made."""
+    moved = x * momentum + value * (1.0 - momentum)
+    return Assignment(x, moved) if are_handed_over() else x.assign(moved)
 
 
 def random_normal_variable(

@@ -51,6 +51,7 @@ class Callback:
     it back by `set_state`: checkpoints hold it.
     """
 
+    validation_data: Any = None  # in Keras 2, the arrays that `fit` validates on
     counts_batches = False  # whether to be called after every single step of training
     # The attributes with the file and the folder that it writes to: copies of it, one a
     # model, must not all write to the same.
@@ -349,6 +350,13 @@ class CallbackList(Callback):
             or not type(callback).__module__.startswith("ganglion.")
             for callback in self.callbacks
         )
+
+    def set_validation_data(self, arrays: list[Any]) -> None:
+        """Tell those without own data what Keras 2 told: inputs, targets, weights."""
+        for callback in self.callbacks:
+            known = getattr(callback, "validation_data", None)
+            if known is None or known is vars(callback).get("_validation_told"):
+                callback.validation_data = callback._validation_told = arrays
 
     def set_model(self, model: Any) -> None:
         if model is None:

@@ -7,8 +7,8 @@ Weights are those created by `add_weight` or held in attributes, as sub-layers a
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, Self
 
@@ -272,6 +272,30 @@ class Layer(WeightHolder):
             else:
                 self._losses.append(ops.convert_to_tensor(term))
 
+    def add_update(self, updates: Any, inputs: Any = None) -> None:
+        """Make assignments in steps that train, as Keras 2 did; for use in `call`.
+
+        They are what `K.update` and `K.moving_average_update` return there, pairs of a
+        variable and its new value, and functions that assign.
+        """
+        keras2.note("`add_update`", "`variable.assign`", changes_defaults=False)
+        if inputs is not None:
+            keras2.note("`add_update(inputs=)`", "left out", changes_defaults=False)
+        scope = current_scope()
+        if scope is None or not scope.training or not self.trainable:
+            return
+        for update in updates if isinstance(updates, list) else [updates]:
+            if callable(update):
+                update()
+            elif isinstance(update, tuple):
+                variable, value = update
+                variable.assign(value)
+
+    @property
+    def updates(self) -> list[Any]:
+        """Keras 2's list of assignments; here layers make them as they are called."""
+        return []
+
     def _register_call_context_args(self, *names: str) -> None:
         """Let calls take these arguments, and pass them on to the layers below.
 
@@ -496,8 +520,9 @@ class Layer(WeightHolder):
         first, mask = (args[0], None) if unmasked else fill_masks(self, args, kwargs)
         scope.depth += 1
         self._tracker.is_locked = True
+        keeps = self._keeping_weights() if keras2.is_own else nullcontext()
         try:
-            with origin.inside(self.name, self.created), self._autocasting():
+            with origin.inside(self.name, self.created), self._autocasting(), keeps:
                 outputs = self._call_in_use()(*args, **kwargs)
                 if self.activity_regularizer is not None:
                     for output in tree.flatten(outputs):
@@ -511,6 +536,24 @@ class Layer(WeightHolder):
             scope.depth -= 1
             scope.training, scope.told, scope.context = before
         return outputs
+
+    @contextmanager
+    def _keeping_weights(self) -> Iterator[None]:
+        """Put weights back behind a call that sets others in their place.
+
+        In Keras 2 a call was made once, and could replace a kernel by what it computed
+        from it; here every trace is to begin with the kernel itself.
+        """
+        held = [
+            (layer, name, value)
+            for layer in self._flatten_layers()
+            for name, value in vars(layer).items()
+            if isinstance(value, Variable)
+        ]
+        yield
+        for layer, name, variable in held:
+            if isinstance(vars(layer).get(name), Value):
+                setattr(layer, name, variable)
 
     @property
     def _makes_masks(self) -> bool:

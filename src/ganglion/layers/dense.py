@@ -146,7 +146,8 @@ class Embedding(Quantizable):
         quantization_config: Any = None,
         **kwargs: Any,
     ) -> None:
-        if kwargs.pop("input_length", None) is not None:
+        length = kwargs.pop("input_length", None)
+        if length is not None:
             keras2.note(
                 "`input_length=` of Embedding",
                 "read off the data: leave it out",
@@ -155,6 +156,10 @@ class Embedding(Quantizable):
         self._init_values.pop("input_length", None)
         super().__init__(**kwargs)
         keep(self, locals())
+        if self.input_hint is None and (length is not None or keras2.in_force):
+            # As a first layer of Keras 2, it always knew its input.
+            lengths = length if isinstance(length, (list, tuple)) else [length]
+            self.input_hint = (None, *lengths)
         self.supports_masking = mask_zero
         self.autocast = False  # numbers of rows that come as floats stay exact
         if weights is not None:

@@ -63,6 +63,13 @@ class Dropout(_Noise):
         self.noise_shape = _noise_shape(noise_shape)
         self._set_noise(rate, seed)
 
+    def _get_noise_shape(self, inputs: Any) -> Any:
+        """Return the shape of the noise, for layers derived as in Keras 2."""
+        if self.noise_shape is None:
+            return None
+        sizes = zip(self.noise_shape, ops.shape(inputs), strict=True)
+        return tuple(own or size for own, size in sizes)
+
     def _disturb(self, inputs: Any) -> Any:
         return _dropped(self, inputs, self.noise_shape)
 

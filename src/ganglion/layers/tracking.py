@@ -15,7 +15,7 @@ from collections.abc import (
     MutableSequence,
     MutableSet,
 )
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -294,6 +294,28 @@ class WeightHolder:
             self._track(variable)
 
     @property
+    def _trainable_weights(self) -> list[Variable]:
+        """Keras 2's list of a layer's own weights; what is added to it is tracked."""
+        return self._own_weights_of_keras2(True)
+
+    @_trainable_weights.setter
+    def _trainable_weights(self, variables: list[Variable]) -> None:
+        self._own_weights_of_keras2(True).extend(variables)
+
+    @property
+    def _non_trainable_weights(self) -> list[Variable]:
+        """Keras 2's list of a layer's own weights that training leaves alone."""
+        return self._own_weights_of_keras2(False)
+
+    @_non_trainable_weights.setter
+    def _non_trainable_weights(self, variables: list[Variable]) -> None:
+        self._own_weights_of_keras2(False).extend(variables)
+
+    def _own_weights_of_keras2(self, trainable: bool) -> list[Variable]:
+        known = [weight for weight in self.weights if weight.trainable == trainable]
+        return _OwnWeights(known, self, trainable)
+
+    @property
     def non_trainable_weights(self) -> list[Variable]:
         """The weights that training leaves alone."""
         changed = set(self.trainable_weights)
@@ -388,6 +410,30 @@ class _Tracked:
 
 def _taken(values: Iterable[Any], tracker: Tracker | None) -> Iterator[Any]:
     return (value if tracker is None else tracker.track(value) for value in values)
+
+
+class _OwnWeights(list[Variable]):
+    """The weights of a layer, as a list that takes others up into the layer."""
+
+    def __init__(
+        self, weights: Iterable[Variable], holder: WeightHolder, trainable: bool
+    ) -> None:
+        super().__init__(weights)
+        self._holder, self._trainable = holder, trainable
+
+    def append(self, weight: Variable) -> None:
+        self.extend([weight])
+
+    def extend(self, weights: Iterable[Variable]) -> None:
+        for weight in weights:
+            if not any(known is weight for known in self):
+                weight.trainable = self._trainable
+                self._holder._track(weight)
+                super().append(weight)
+
+    def __iadd__(self, weights: Iterable[Variable]) -> Self:  # type: ignore[override, misc]
+        self.extend(weights)
+        return self
 
 
 class TrackedList(_Tracked, list[Any]):

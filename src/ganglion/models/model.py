@@ -7,7 +7,7 @@ import re
 import warnings
 from typing import Any
 
-from ganglion import keras2, symbolic
+from ganglion import config, keras2, symbolic
 from ganglion.layers import Layer
 from ganglion.layers.construction import by_calling, shapes_of, unwrapped
 from ganglion.models.calibration import calibrate
@@ -24,7 +24,8 @@ from ganglion.variables import current_scope, read
 class LayerList(list[Layer]):
     """The layers of a model as a list; to `pop` one is what scripts for Keras 2 do.
 
-    It takes the layer off the list of the model, and leaves the calls as they are.
+    It takes the layer off the list of the model, and leaves the calls as they are. For
+    `tf.keras` and Keras 3 the list is a copy, and the model keeps the layer.
     """
 
     def __init__(self, shown: list[Layer], layers: list[Layer]) -> None:
@@ -35,7 +36,9 @@ class LayerList(list[Layer]):
         new = "`Model(model.inputs, model.layers[-2].output)`"
         keras2.note("`model.layers.pop()`", new, changes_defaults=False)
         layer = super().pop(index)
-        if layer in self._layers:  # not an InputLayer that stands in for another
+        is_copy = config.stands_for_keras() and not keras2.is_own
+        # An InputLayer may stand in for another.
+        if layer in self._layers and not is_copy:
             self._layers.remove(layer)
         return layer
 
@@ -145,6 +148,13 @@ class Model(OldMethods):
     def outputs(self) -> list[KerasTensor]:
         """The Keras tensors the model ends in, as a list."""
         return self._functional("outputs").flat_outputs
+
+    @outputs.setter
+    def outputs(self, tensors: Any) -> None:
+        new = "`Model(model.inputs, outputs)`"
+        keras2.note("`model.outputs = [...]`", new, changes_defaults=False)
+        self._network = Network(self.inputs, _alone(tensors))
+        self._step_cache.clear()
 
     @property
     def input_shape(self) -> Any:

@@ -54,6 +54,17 @@ def is_collecting() -> bool:
     return _collecting.slots is not None
 
 
+def are_handed_over() -> bool:
+    """Return whether assignments are handed to whoever makes them.
+
+    So it is in `get_updates`, and in Keras 2 in the `call` of a layer, whose
+    `add_update` takes them: they are made in steps that train.
+    """
+    scope = current_scope()
+    is_in_call = keras2.is_own and scope is not None and scope.depth > 0
+    return is_collecting() or is_in_call
+
+
 def recalled(make: Callable[[], Variable]) -> Variable:
     """Return a new variable; in `get_updates`, the one that was made there first."""
     slots = _collecting.slots

@@ -214,6 +214,15 @@ class Table:
         self.change: Any = None
         self._checked: set[ColumnLimit] = set()
 
+    def as_keras2_list(self) -> list[np.ndarray]:
+        """Return inputs, targets and weights as Keras 2 told them to callbacks."""
+        x, y, weights = (
+            [leaf for leaf in tree.flatten(part) if leaf is not None]
+            for part in self.parts
+        )
+        columns = [a[:, None] if a.ndim == 1 else a for a in (*x, *y)]
+        return columns + (weights or [np.ones(self.rows) for _ in y])
+
     def _named(self, structure: Any, part: str) -> Any:
         """Add the columns of a part; return their names in its structure."""
         if isinstance(structure, np.ndarray):

@@ -4,13 +4,43 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from ganglion import keras2, ops, tree
 from ganglion.callbacks import History
 from ganglion.system.records import record
 from ganglion.training.step_methods import StepMethods
 from ganglion.training.trainer import Trainer, without_workers
+
+
+class _AddedMetrics(list[Any]):
+    """A list of a model's metrics that hands what is appended to the model."""
+
+    kind: str
+
+    def __init__(self, model: Any, items: list[Any]) -> None:
+        super().__init__(items)
+        self._model = model
+
+    def append(self, item: Any) -> None:
+        super().append(item)
+        self._model._await_metric(self.kind, item)
+
+    def extend(self, items: Any) -> None:
+        for item in items:
+            self.append(item)
+
+    def __iadd__(self, items: Any) -> Self:  # type: ignore[misc]
+        self.extend(items)
+        return self
+
+
+class _NamesOfMetrics(_AddedMetrics):
+    kind = "names"
+
+
+class _TensorsOfMetrics(_AddedMetrics):
+    kind = "tensors"
 
 
 class OldMethods(StepMethods):
@@ -44,6 +74,34 @@ class OldMethods(StepMethods):
             "`compiled_metrics`", "a loop over `self.metrics`", changes_defaults=False
         )
         return _MetricsOfCompile(self)
+
+    @property
+    def metrics_names(self) -> list[str]:
+        """The names of the metrics; Keras 2's scripts append those of their tensors."""
+        return _NamesOfMetrics(self, super().metrics_names)
+
+    @metrics_names.setter
+    def metrics_names(self, names: list[str]) -> None:
+        """Accept the list again, as `+=` gives it."""
+
+    @property
+    def metrics_tensors(self) -> list[Any]:
+        """Keras 2's list, to which scripts append Keras tensors that are reported."""
+        keras2.note("`metrics_tensors`", "`add_metric`", changes_defaults=False)
+        return _TensorsOfMetrics(self, [])
+
+    @metrics_tensors.setter
+    def metrics_tensors(self, tensors: list[Any]) -> None:
+        """Accept the list again, as `+=` gives it."""
+
+    def _await_metric(self, kind: str, part: Any) -> None:
+        """Report a tensor as soon as both its name and itself are known."""
+        awaited = vars(self).setdefault(
+            "_awaited_metrics", {"names": [], "tensors": []}
+        )
+        awaited[kind].append(part)
+        while awaited["names"] and awaited["tensors"]:
+            self.add_metric(awaited["tensors"].pop(0), awaited["names"].pop(0))
 
     def fit_generator(self, generator: Any, *args: Any, **kwargs: Any) -> History:
         """Keras 2's name for `fit` on a generator."""

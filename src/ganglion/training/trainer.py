@@ -432,6 +432,8 @@ class Trainer(Layer):
         if keras2.is_own:
             more = self._params_of_keras2(source, size, epochs, held_out is not None)
             called.set_params({**(called.params or {}), **more})
+        if isinstance(held_out, Table):
+            called.set_validation_data(held_out.as_keras2_list())
         validation = Validation(
             self.evaluate_source,
             held_out,

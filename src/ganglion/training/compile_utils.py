@@ -55,12 +55,14 @@ class CompiledLoss:
         self._output_names = output_names
         self.parts: list[_OutputLoss | None] = []
         self._paths: list[_Path] = []  # to what each part sees, if losses are nested
+        self._reported: list[int] = []  # the parts in the order of `evaluate`
         self.built = False
 
     @property
     def metrics(self) -> list[Mean]:
         """The trackers of the single losses, when there are several."""
-        return [part.tracker for part in self.parts if part and part.tracker]
+        parts = [self.parts[number] for number in self._reported]
+        return [part.tracker for part in parts if part and part.tracker]
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """Return the sum of the losses, each times its weight; None without any.
@@ -95,6 +97,7 @@ class CompiledLoss:
                     parts[number] = path, single._replace(tracker=tracker)
             self._paths = [path for path, _ in parts]
             self.parts = [part for _, part in parts]
+            self._reported = list(range(len(parts)))
             self.built = True
         total = None
         for path, part in zip(self._paths, self.parts, strict=True):
@@ -119,16 +122,18 @@ class CompiledLoss:
         wanted = [loss is not None for loss in chosen]
         labels = outputs.align(y_true, "labels", wanted)
         seen: dict[str, int] = {}
-        columns = (chosen, factors, labels, outputs.leaves, outputs.loss_names)
+        columns = (chosen, factors, labels, outputs.leaves, outputs.paths)
         self.parts = []
-        for identifier, factor, label, prediction, output in zip(*columns, strict=True):
+        for identifier, factor, label, prediction, path in zip(*columns, strict=True):
             if identifier is None:
                 self.parts.append(None)
                 continue
             loss = get_loss(identifier, label, prediction)
-            name = _numbered(f"{output or loss.name}_loss", seen)
+            output = "/".join(key or loss.name for key in path)
+            name = _numbered(f"{output}_loss", seen)
             tracker = Mean(name=name) if sum(wanted) > 1 else None
             self.parts.append(_OutputLoss(loss, factor, tracker))
+        self._reported = outputs.reported(self.loss)
         self.built = True
 
 
@@ -464,12 +469,25 @@ class Outputs:
             known = names is not None and len(names) == len(self.leaves)
             self.names = list(names or []) if known else [None] * len(self.leaves)
         # As in Keras, losses are named by the full path, metrics by the output.
-        self.loss_names: list[Any] = self.names
+        self.paths: list[tuple[str | None, ...]] = [(name,) for name in self.names]
         if self._structure is not None:
-            self.loss_names = _paths(self._structure, iter(self.names))
+            self.paths = _paths(self._structure, iter(self.names))
 
     def __len__(self) -> int:
         return len(self.leaves)
+
+    def reported(self, losses: Any) -> list[int]:
+        """Return the numbers of the outputs in the order in which losses are reported.
+
+        Those of a dictionary come in the order in which the losses, else the outputs,
+        were written down.
+        """
+        if not self._is_dict or self._structure is not None:
+            return list(range(len(self)))
+        is_named = isinstance(losses, dict) and "class_name" not in losses
+        written = [*losses] if is_named else []
+        keys = dict.fromkeys([*written, *self._predictions])
+        return [self.names.index(key) for key in keys]
 
     def packed(self, leaves: list[Any]) -> Any:
         """Return values, nested as the outputs are."""
@@ -633,16 +651,15 @@ def _up_to(structure: Any, values: Any) -> list[Any] | None:
 
 def _paths(
     structure: Any, names: Iterator[Any], above: tuple[str, ...] = ()
-) -> list[str | None]:
+) -> list[tuple[str | None, ...]]:
     """Return the keys and numbers down to each leaf; a leaf of a list has its name."""
-    paths: list[str | None] = []
+    paths: list[tuple[str | None, ...]] = []
     for key in _keys(structure):
         if _is_nested(structure[key]):
             paths += _paths(structure[key], names, (*above, str(key)))
             continue
         name = next(names)
-        last = str(key) if isinstance(structure, dict) else name
-        paths.append("/".join((*above, last)) if last else None)
+        paths.append((*above, str(key) if isinstance(structure, dict) else name))
     return paths
 
 

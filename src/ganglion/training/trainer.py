@@ -278,8 +278,20 @@ class Trainer(Layer):
 
     @property
     def metrics_names(self) -> list[str]:
-        """The names of the metrics, with those of their outputs, as in the logs."""
-        return self.names_of(self.metrics)
+        """The names of the metrics in the logs, in the order of what `evaluate` returns.
+
+        In Keras 3 the metrics of several outputs, whose names the outputs' begin, come
+        last, sorted.
+        """
+        names = self.names_of(self.metrics)
+        if keras2.active():
+            return names
+        compiled = self._compile_metrics
+        pairs = [*compiled.named()] if compiled and compiled.built else []
+        own = [name for name, metric in pairs if name == metric.name]
+        of_outputs = {name for name, _ in pairs}
+        rest = [name for name in names[1:] if name not in of_outputs]
+        return [*names[:1], *own, *rest, *sorted(of_outputs - {*own})]
 
     def names_of(self, metrics: list[Metric]) -> list[str]:
         """Return the names under which the logs have some metrics."""
@@ -667,7 +679,8 @@ class Trainer(Layer):
         if len(logs) == 1:
             return next(iter(logs.values()))
         ordered = dict.fromkeys(n for n in self.metrics_names if n in logs)
-        return [logs[name] for name in ordered | logs]
+        rest = logs if keras2.active() else sorted(logs)
+        return [logs[name] for name in [*ordered, *(n for n in rest if n not in ordered)]]
 
     def predict_on_batch(self, x: Any) -> Any:
         """Return the model's outputs for a batch."""

@@ -145,6 +145,9 @@ def test_the_ways_to_fit():
     assert np.array_equal(pad[20:40], wide)
     assert not pad[:20].any()
     assert not pad[40:].any()
+    narrow = packed(Image.new("L", (8, 10), 200), "PNG")  # 5.6 columns of 9 are filled
+    pad = decode(narrow, Form((7, 9), "grayscale", "pad"))[..., 0]
+    assert (pad == [0, 200, 200, 200, 200, 200, 0, 0, 0]).all()
 
 
 def test_small_images_are_enlarged():

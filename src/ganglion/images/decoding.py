@@ -197,7 +197,18 @@ def _fitted(image: Any, form: Form) -> np.ndarray:
     size = form.size[::-1]
     method = getattr(pillow().Resampling, form.method.upper())
     if image.size != size:
-        tools = pillow("ImageOps")
-        fit = {"crop": tools.fit, "pad": tools.pad, "resize": type(image).resize}
+        crop = pillow("ImageOps").fit
+        fit = {"crop": crop, "pad": _padded, "resize": type(image).resize}
         image = fit[form.fit](image, size, method)
     return np.array(image, "uint8").reshape(form.shape)
+
+
+def _padded(image: Any, size: tuple[int, int], method: Any) -> Any:
+    """Return the whole image in the middle of a black one, as TensorFlow places it."""
+    ratio = max(side / target for side, target in zip(image.size, size, strict=True))
+    exact = [side / ratio for side in image.size]
+    inner = image.resize([max(int(side), 1) for side in exact], method)
+    padded = pillow().new(image.mode, size)
+    pairs = zip(size, exact, strict=True)
+    padded.paste(inner, tuple(int((target - side) / 2) for target, side in pairs))
+    return padded

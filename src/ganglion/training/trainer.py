@@ -266,19 +266,26 @@ class Trainer(Layer):
         reported: list[Metric] = [self._loss_tracker] if self.compiled else []
         reported += self._compile_loss.metrics if self._compile_loss else []
         compiled = self._compile_metrics
-        if compiled and self.is_in_own_step and not compiled.built:
-            # A loop over `self.metrics` creates them.
+        if compiled and self._reports_as_one(compiled):
             reported += [compiled] if any(compiled.arguments) else []
-        reported += compiled.metrics if compiled else []
+        else:
+            reported += compiled.metrics if compiled else []
         reported += self._tracker.metrics
         for layer in self._flatten_layers(include_self=False):
             if not isinstance(layer, Trainer):
                 reported += layer._tracker.metrics
         return list({id(metric): metric for metric in reported}.values())
 
+    def _reports_as_one(self, compiled: CompiledMetrics) -> bool:
+        """Return whether a step of the user's own sees all compiled metrics as one.
+
+        It knows which output each measures, and which of them take sample weights.
+        """
+        return self.is_in_own_step and not (compiled.built and keras2.active())
+
     @property
     def metrics_names(self) -> list[str]:
-        """The names of the metrics in the logs, in the order of what `evaluate` returns.
+        """The names of the metrics in the logs, in the order of `evaluate`.
 
         In Keras 3 the metrics of several outputs, whose names the outputs' begin, come
         last, sorted.
@@ -355,7 +362,8 @@ class Trainer(Layer):
             if id(metric) not in theirs and metric is not compiled:
                 value = metric.result()
                 results |= value if isinstance(value, dict) else {metric.name: value}
-        if compiled is not None and theirs & set(map(id, reported)):
+        seen = set(map(id, reported))
+        if compiled is not None and compiled.built and seen & {*theirs, id(compiled)}:
             results.update(compiled.result())  # with the names of the outputs
         return results
 
@@ -679,8 +687,8 @@ class Trainer(Layer):
         if len(logs) == 1:
             return next(iter(logs.values()))
         ordered = dict.fromkeys(n for n in self.metrics_names if n in logs)
-        rest = logs if keras2.active() else sorted(logs)
-        return [logs[name] for name in [*ordered, *(n for n in rest if n not in ordered)]]
+        rest = dict.fromkeys(logs if keras2.active() else sorted(logs))
+        return [logs[name] for name in ordered | rest]
 
     def predict_on_batch(self, x: Any) -> Any:
         """Return the model's outputs for a batch."""

@@ -1,9 +1,9 @@
-"""Lowering: every value of the graph becomes a buffer, or is inlined where it is used.
+"""Lowering: every value of a graph becomes a buffer, or is inlined where it is used.
 
-A lazy value is asked for its element at affine indices of some loop, and answers with
-an expression; so broadcasts, transposes and slices cost nothing, and chains of
-pointwise ops are inlined into the kernel that stores their result. Reductions, products
-and the state of a program, which nobody else asks for, are emitted as kernels.
+A lazy value returns an expression for its element at affine indices of a loop. So
+broadcasts, transposes and slices cost nothing, and chains of pointwise ops are inlined
+into the kernel that stores their result. Reductions, contractions, and the results and
+new states of a program are emitted as kernels.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ from ganglion.compiler.plan.plan import Plan
 from ganglion.compiler.plan.scan_scatter import Scan
 from ganglion.system.records import record
 
-# An index of a value as a function of the loop's axes: coefficients and a constant.
+# An index of a value, affine in the indices of a loop: coefficients and a constant.
 AffineIndex = tuple[Shape, int]
 Indices = tuple[AffineIndex, ...]
 Pairs = tuple[tuple[int, int], ...]
-# How ops become kernels, by name; host calls by their kind. See `rules`.
+# Lowering rules of ops, by name; host calls by their kind. See `rules`.
 Rules = Mapping[str, Callable[["Lowering", Node], None]]
 
 _COSTS = {"exp": 8, "log": 10, "tanh": 12, "sigmoid": 10, "erf": 12, "power": 20}
@@ -70,46 +70,46 @@ _MOVEMENT = ("broadcast", "transpose", "slice", "reverse", "reshape", "iota", "f
 MAX_DEPTH, MAX_COST = 40, 200  # of an expression; beyond, values are stored
 LONG_SUM = 4096  # elements
 LONG_INNER, FEW_RESULTS = 2048, 4096  # of a product whose sums threads share
-LONG_PART = 256  # inner indices at least that a part of such a sum has
+LONG_PART = 256  # inner indices of a part of such a sum, at least
 LANES = 16  # rows or columns: products with fewer are thin
-MAX_PARTIAL_SUMS = 1 << 17  # elements of partial sums, all parts together
-DOT_ROWS = 1  # at most, of a product by a transposed matrix that is not copied
-PART_ROWS = 64  # at least: fewer would read the right matrix too often
-CACHED_ELEMENTS = 2**17  # of a right matrix that stays in the cache meanwhile
-LARGE_PART_ROWS, FEWEST_PARTS = 256, 8  # where it does not
+MAX_PARTIAL_SUMS = 1 << 17  # elements of all partial sums
+DOT_ROWS = 1  # of a product by a transposed matrix that is not copied, at most
+PART_ROWS = 64  # at least: fewer would load the right matrix too often
+CACHED_ELEMENTS = 2**17  # of a right matrix that stays in the cache
+LARGE_PART_ROWS, FEWEST_PARTS = 256, 8  # if it does not
 
 
 def never_packed(_: Contract) -> None:
-    """Return no buffer for packed blocks of a product."""
+    """Return None: products are never packed."""
 
 
 @record(guarded=True)
 class Preferences:
     """What a target requires of lowering."""
 
-    # Into how many equal parts a batch, or a long sum, is cut at most for threads to
-    # share, whatever their number; a GPU cuts by itself.
+    # The largest number of equal parts into which a batch, or a long sum, is divided
+    # for threads, whatever their number; a GPU divides work by itself.
     thread_splits: int = 1
-    winograd: bool = False  # convolutions with fewer multiplications
-    # The shape of a buffer for packed blocks of a product's matrices, None without.
+    winograd: bool = False  # convolve by Winograd's method where it pays
+    # Returns the shape of a buffer for packed blocks of a product, None for no packing.
     scratch_for: Callable[[Contract], Shape | None] = never_packed
-    rounds_products: bool = False  # of float32 matrices: their operands to bfloat16
-    # Images whose convolution has a single channel are stored with pixels side by side.
+    rounds_products: bool = False  # round operands of float32 products to bfloat16
+    # Store images with adjacent pixels if their convolution has a single channel.
     pixels_side_by_side: bool = False
-    # Of a convolution with few channels out of many, taps are the columns of a product.
+    # Compute convolutions from many to few channels with taps as columns of a product.
     few_channels_by_taps: bool = False
-    # A transposed convolution with strides is a convolution for each phase.
+    # Split a strided transposed convolution into a convolution for each phase.
     strides_by_phase: bool = False
-    # A depthwise kernel's gradient is sums of several taps; else a product a channel.
+    # Compute a depthwise kernel's gradient by sums of several taps, not a product each.
     depthwise_sums: bool = False
-    # Windows of pools are walked through one after the other; else each element asks
-    # the windows that it lies in, all at once.
+    # Run over windows of pools one after the other; else each element gathers from the
+    # windows that it is in.
     pools_by_window: bool = False
 
 
 @lru_cache(maxsize=4096)
 def thread_split(size: int, most: int) -> int:
-    """Return into how many equal parts an axis is cut, of at most so many.
+    """Return into how many equal parts to divide an axis, up to `most`.
 
     >>> thread_split(128, 32), thread_split(100, 32), thread_split(97, 32)
     (32, 25, 1)
@@ -119,14 +119,14 @@ def thread_split(size: int, most: int) -> int:
 
 @lru_cache(maxsize=4096)
 def identity(shape: Shape) -> Indices:
-    """Return the indices in a loop that runs over a value's own axes."""
+    """Return the indices in a loop over a value's own axes."""
     rank = len(shape)
     return tuple(
         (tuple(1 if j == i else 0 for j in range(rank)), 0) for i in range(rank)
     )
 
 
-# The indices in a loop that runs over a value's elements as they lie in memory.
+# The indices in a loop over a value's elements in memory order.
 FLAT = identity((1,))
 
 
@@ -152,7 +152,7 @@ class Lowering:
         self.graph, self.target, self.rules = graph, target, rules
         self.kernels: list[Kernel] = []
         self.buffers: dict[Value, Buffer] = {}
-        # Where values go that have a place of their own, and what fields of loops are.
+        # Buffers allocated in advance for values, and the values of fields of loops.
         self.destinations: dict[Value, Buffer] = {}
         self._made: dict[Hashable, Buffer] = {}
         self.fields: dict[Value, Value] = {}
@@ -161,8 +161,7 @@ class Lowering:
             kind = "data" if value.name in data else "state"
             buffer = Buffer(value.name, value.shape, value.dtype, kind)
             self.buffers[value] = buffer
-        # Elements that are made once: expressions share them, and passes over kernels
-        # meet each of them once.
+        # Cached expressions: they are shared, and passes over kernels visit each once.
         self._loads: dict[tuple[Buffer, Indices], Load] = {}
         self._expanded: dict[tuple[Value, Indices], Expr] = {}
         self._costs: dict[Value, int] = {}
@@ -171,7 +170,7 @@ class Lowering:
         self._estimate()
 
     def _estimate(self) -> None:
-        """Decide which lazy values are stored all the same: expensive or deep ones."""
+        """Decide which lazy values to store: those that are expensive or deep."""
         nodes = self.graph.nodes
         sources = [x if len(x) < 2 else {*x} for x in [node.inputs for node in nodes]]
         consumers = Counter(chain.from_iterable(sources))
@@ -205,7 +204,7 @@ class Lowering:
                 flat.add(node)
 
     def _lies_flat(self, x: Value) -> bool:
-        """Return whether a loop may go through a value as it lies in memory."""
+        """Return whether a loop may visit a value in memory order."""
         if not isinstance(x, Node) or x in self._flat or x in self._expensive:
             return True
         if x.op.name == "broadcast":
@@ -213,13 +212,13 @@ class Lowering:
         return _inlining(x.op) is None
 
     def _store_repeated(self, x: Value) -> None:
-        """Store what is repeated many times, rather than compute it many times."""
+        """Store a value that a broadcast repeats, rather than recompute it each time."""
         if self._costs.get(x, 0) > 0:
             self._expensive.add(x)
             self._costs[x] = 0
 
     def lower_nodes(self) -> None:
-        """Emit the kernels of all ops that have a rule; others wait to be asked for."""
+        """Emit the kernels of all ops that have a rule; the others are lazy."""
         for node in self.graph.nodes:
             if node.dtype.kind == "c":
                 _refuse_complex(node)
@@ -236,7 +235,7 @@ class Lowering:
         return Buffer(f"{name}{self.count}", shape, np.dtype(dtype), "arena")
 
     def allocate(self, value: Value) -> Buffer:
-        """Return the buffer that a value is going to be stored in."""
+        """Return the buffer in which a value will be stored."""
         buffer = self.destinations.get(value) or self.new(value.shape, value.dtype)
         self.buffers[value] = buffer
         return buffer
@@ -248,7 +247,7 @@ class Lowering:
         return self._made[key]
 
     def emit(self, kernel: Kernel) -> None:
-        """Append a kernel to the plan, unless it has nothing to store."""
+        """Append a kernel to the plan, unless it stores nothing."""
         if not (isinstance(kernel, Loop) and 0 in kernel.outer):
             self.kernels.append(kernel)
 
@@ -296,11 +295,11 @@ class Lowering:
         raise _NotStoredError(value)
 
     def _reshaped(self, buffer: Buffer, shape: Shape) -> Buffer:
-        """Return a buffer seen in another shape: the same memory."""
+        """Return an alias of a buffer in another shape."""
         return replace(buffer, shape=shape, alias_of=buffer.root)
 
     def view(self, value: Value) -> View:
-        """Return a value as an affine view of a buffer, storing it if it is none."""
+        """Return a value as an affine view of a buffer, storing it if it is no view."""
         if value in self.buffers or isinstance(value, Constant):
             return View.of(self.store(value))
         if self._is_movement(value):
@@ -310,7 +309,7 @@ class Lowering:
         return View.of(self.store(value))
 
     def view_in_any_order(self, value: Value) -> View:
-        """Return a view for which any order of axes will do: nothing is transposed."""
+        """Return a view with its axes in any order in memory: nothing is transposed."""
         base = value
         while (
             isinstance(base, Node)
@@ -323,9 +322,9 @@ class Lowering:
         return self.view(value)
 
     def transposed_by(self, value: Value) -> Node | None:
-        """Return the transposition of a value that is its only reader.
+        """Return the transposition of a value, if that is its only reader.
 
-        It leaves the last axis where it is, so that rows can be stored in its order.
+        The last axis must stay in place, so that rows can be stored in its order.
         """
         reader = self._only_transposed.get(value)
         if reader is None:
@@ -358,7 +357,7 @@ class Lowering:
     def at(self, value: Value, indices: Indices, force: bool = False) -> Expr:
         """Return the expression of a value's element at some indices.
 
-        With `force`, the value itself is expanded even where it should be stored.
+        With `force`, the value itself is expanded even if it should be stored.
         """
         while True:
             try:
@@ -367,9 +366,9 @@ class Lowering:
                 self.store(missing.value)
 
     def elements_of(self, value: Node) -> tuple[Shape, Expr]:
-        """Return a loop over all of a value, with as few axes as can be, and its body.
+        """Return a loop over all of a value, with the fewest axes, and its body.
 
-        The value itself is expanded even where it should be stored.
+        The value itself is expanded even if it should be stored.
         """
         if value.ndim > 1 and value in self._flat:
             return (value.size,), self.at(value, FLAT, force=True)
@@ -432,7 +431,7 @@ class Lowering:
 
 
 def _keeps_order(node: Node) -> bool:
-    """Return whether the elements of a node lie in memory as those of its inputs do."""
+    """Return whether the elements of a node are in the memory order of its inputs."""
     if node.op.kind == "pointwise":
         return True
     if node.op.name == "transpose":
@@ -451,7 +450,7 @@ class _Inlining(NamedTuple):
 
 @cache
 def _inlining(op: Op) -> _Inlining | None:
-    """Return how an op can be inlined, None for one that is a kernel of its own."""
+    """Return how to inline an op, None if it is lowered to a kernel of its own."""
     if op.kind == "pointwise":
         return _Inlining(_COSTS.get(op.name, 1), False)
     if op.name not in _LAZY:
@@ -461,7 +460,7 @@ def _inlining(op: Op) -> _Inlining | None:
 
 @lru_cache(maxsize=4096)
 def _combined(indices: Indices, strides: Shape) -> tuple[Shape, int]:
-    """Multiply indices by strides: the flat index, affine in the loop's axes."""
+    """Return strides and an offset: the flat index, affine in the indices of a loop."""
     if not indices:
         return (), 0
     rank = len(indices[0][0])
@@ -493,7 +492,7 @@ def _broadcast(low: Lowering, node: Node, indices: Indices) -> Expr:
 
 
 def _inner_element(low: Lowering, x: Value, inner: Indices, rank: int) -> Expr:
-    """Return an element; a scalar has no index that says how many axes the loop has."""
+    """Return an element; a scalar has no index that tells the rank of the loop."""
     if inner or rank == 0 or isinstance(x, Constant):
         return low.element(x, inner)
     return low.number_in(low.stored(x), rank)
@@ -522,7 +521,7 @@ def _reverse(low: Lowering, node: Node, indices: Indices) -> Expr:
 
 @lru_cache(maxsize=4096)
 def _split_axes(old: Shape, new: Shape) -> tuple[Shape, ...] | None:
-    """Return, for each old axis, the new axes it was split into, None if any merged.
+    """Return, for each old axis, the new axes it was split into; None if any merged.
 
     >>> _split_axes((6, 4), (2, 3, 1, 4))
     ((0, 1), (2, 3))
@@ -615,7 +614,7 @@ _REORDERING = (_transpose, _reshape)
 
 
 def _reduction_indices(x: Value, axes: Shape) -> tuple[Shape, Indices]:
-    """Return a loop over kept axes, then reduced ones, and the indices of x in it."""
+    """Return a loop over outer, then reduced axes, and the indices of x in it."""
     order = [i for i in range(x.ndim) if i not in axes] + list(axes)
     rank = x.ndim
     indices: list[Any] = [None] * rank
@@ -625,7 +624,7 @@ def _reduction_indices(x: Value, axes: Shape) -> tuple[Shape, Indices]:
 
 
 def lower_reduce(low: Lowering, node: Node) -> None:
-    """Reduce in one loop; a long sum in parts that may run at the same time."""
+    """Emit a reduction as a loop; a long sum in parts that run in parallel."""
     (x,), axes = node.inputs, tuple(sorted(node.attrs["axes"]))
     shape, indices = _reduction_indices(x, axes)
     target = low.allocate(node)
@@ -646,7 +645,7 @@ def lower_reduce(low: Lowering, node: Node) -> None:
 def _long_sum(
     low: Lowering, node: Node, shape: Shape, expr: Expr, parts: int, target: Buffer
 ) -> None:
-    """Sum in a fixed number of parts that may run at the same time, then add those."""
+    """Emit a fixed number of partial sums, which run in parallel, and their sum."""
     kept = len(node.shape)
     wide = np.dtype("float64") if node.dtype.kind == "f" else node.dtype
     partial = low.new((parts, *node.shape), wide)
@@ -671,7 +670,7 @@ def _shifted(expr: Expr, axis: int, part: int) -> Expr:
 
 
 def lower_argmax(low: Lowering, node: Node) -> None:
-    """Find the index of the largest element along an axis."""
+    """Emit the index of the largest element along an axis."""
     (x,) = node.inputs
     shape, indices = _reduction_indices(x, (node.attrs["axis"],))
     target = low.allocate(node)
@@ -680,7 +679,7 @@ def lower_argmax(low: Lowering, node: Node) -> None:
 
 
 def lower_cumsum(low: Lowering, node: Node) -> None:
-    """Add up along an axis, element by element."""
+    """Emit a running sum along an axis."""
     (x,), axis = node.inputs, node.attrs["axis"]
     source, target = low.view(x), low.allocate(node)
     order = [i for i in range(x.ndim) if i != axis] + [axis]
@@ -693,16 +692,16 @@ def lower_cumsum(low: Lowering, node: Node) -> None:
 
 
 # ---- products: matrices and all three passes of convolution --------------------------
-# They differ in nothing but their axes and strides, so all become a `Contract`.
+# They differ only in their axes and strides, so all of them become a `Contract`.
 
 
 def lower_matmul(low: Lowering, node: Node) -> None:
-    """Multiply matrices; a right one that is transposed is packed, or copied first."""
+    """Emit a matrix product; a transposed right operand is packed, or copied first."""
     a, b = node.inputs
     left, right = low.view_in_any_order(a), _right_operand(low, b)
     stored = _result_of_matmul(low, node)
     rounds = low.target.rounds_products and node.dtype == FLOAT32
-    # A single column is no transposed matrix: its sums are those of many rows.
+    # With a single column, there is no transposed matrix: sums are over many rows.
     transposed = node.shape[-1] > 1 and left.strides[-1] == right.strides[-2] == 1
     if node.shape[-2] <= DOT_ROWS and transposed:
         _lower_dots(low, node, left, right, stored[1], rounds)
@@ -725,13 +724,13 @@ def lower_matmul(low: Lowering, node: Node) -> None:
 
 
 def _has_long_sums(low: Lowering, node: Node) -> bool:
-    """Return whether threads share the sums of a product, whose results are few."""
+    """Return whether threads share the long sums of a product with few results."""
     is_long = node.inputs[0].shape[-1] >= LONG_INNER and node.size <= FEW_RESULTS
     return is_long and low.target.thread_splits > 1
 
 
 def _rounded(low: Lowering, matrix: Value, view: View) -> View:
-    """Return a copy of matrices, rounded to bfloat16."""
+    """Return a copy of a matrix, rounded to bfloat16."""
 
     def copy() -> Buffer:
         target = low.new(matrix.shape, matrix.dtype)
@@ -749,7 +748,7 @@ def _as_bfloat16(expr: Expr) -> Expr:
 def _product(
     low: Lowering, node: Node, left: View, right: View, out: Shape, target: View
 ) -> Contract:
-    """Return the contraction that a product of matrices is."""
+    """Return a matrix product as a contraction."""
     batch = tuple(
         Axis(size, left.strides[i], right.strides[i], out[i])
         for i, size in enumerate(node.shape[:-2])
@@ -766,14 +765,14 @@ def _product(
 
 
 def _with_rows(low: Lowering, matrix: Value, view: View) -> View:
-    """Return a matrix with its rows side by side: one that is transposed is copied."""
+    """Return a matrix with contiguous rows: a transposed matrix is copied."""
     if view.strides[-1] == 1 or matrix.shape[-1] == 1:
         return view
     return contiguous(low, view, matrix.shape, tuple(range(matrix.ndim)))
 
 
 def _right_operand(low: Lowering, value: Value) -> View:
-    """Return a product's right operand: in any order, if its rows stay rows."""
+    """Return a product's right operand: in any order of axes that keeps its rows."""
     if not isinstance(value, Node) or value.op.name != "transpose":
         return low.view(value)
     keeps_rows = value.attrs["axes"][-1] == value.ndim - 1
@@ -781,9 +780,9 @@ def _right_operand(low: Lowering, value: Value) -> View:
 
 
 def _result_of_matmul(low: Lowering, node: Node) -> tuple[Shape, View]:
-    """Return the strides of a product's axes, and where it is stored.
+    """Return the strides of a product's axes, and the view that stores it.
 
-    Its rows are stored in the order in which its only reader wants them.
+    If its only reader transposes it, it is stored in transposed order.
     """
     transposed = low.transposed_by(node)
     if transposed is None:
@@ -795,10 +794,10 @@ def _result_of_matmul(low: Lowering, node: Node) -> tuple[Shape, View]:
 
 
 def _row_parts(low: Lowering, node: Node) -> int:
-    """Return into how many parts of its rows a tall product is cut.
+    """Return into how many parts to divide the rows of a tall product.
 
-    Each part goes through all of the right matrix, which stays in the cache; and what
-    it reads and writes may stay there, too, between the kernels before and after it.
+    Each part reads all of the right matrix, which stays in the cache; the part's own
+    operands may stay there as well, between the kernels before and after it.
     """
     if node.ndim != 2:
         return 1
@@ -814,7 +813,7 @@ def _row_parts(low: Lowering, node: Node) -> int:
 def _lower_dots(
     low: Lowering, node: Node, left: View, right: View, out: View, rounds: bool
 ) -> None:
-    """Multiply a row by a transposed matrix: a sum of products along its rows."""
+    """Emit the product of a row with a transposed matrix: dot products of rows."""
     outer = len(node.shape) - 2
     batches = [view.strides[:outer] for view in (left, right)]
     a = View(left.buffer, (*batches[0], left.strides[-2], 0, 1), left.offset)
@@ -830,9 +829,9 @@ def _lower_dots(
 def _lower_thin(
     low: Lowering, node: Node, left: View, right: View, target: Buffer
 ) -> None:
-    """Multiply by slices of the batch: of the rows, or of the inner axis.
+    """Emit a product by slices of the rows, or of the inner axis.
 
-    So threads exchange little: their operands are large, the result is not.
+    Its operands are large and its result is small: threads exchange little.
     """
     (rows, columns), inner = node.shape, node.inputs[0].shape[1]
     by_rows = columns < LANES
@@ -861,7 +860,7 @@ def _lower_thin(
 
 
 def contiguous(low: Lowering, view: View, shape: Shape, order: Shape) -> View:
-    """Copy a view so that its axes lie in memory in the given order."""
+    """Return a copy of a view, with its axes in the given order in memory."""
     sizes = tuple(shape[i] for i in order)
     target = low.new(sizes, view.buffer.dtype)
     source = View(view.buffer, tuple(view.strides[i] for i in order), view.offset)
@@ -908,7 +907,7 @@ def _results(low: Lowering, names: tuple[str, ...]) -> dict[str, Buffer]:
 
 
 def _write_state(low: Lowering, program: Program) -> None:
-    """Write new states in place where the old value is no longer read."""
+    """Store new states in place if their old values are no longer read."""
     inputs = {value.name: value for value in low.graph.inputs}
     writers: list[Loop] = []
     for name in program.state:

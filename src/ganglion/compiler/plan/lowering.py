@@ -212,7 +212,7 @@ class Lowering:
         return _inlining(x.op) is None
 
     def _store_repeated(self, x: Value) -> None:
-        """Store a value that a broadcast repeats, rather than recompute it each time."""
+        """Store a value that a broadcast repeats, rather than recompute it."""
         if self._costs.get(x, 0) > 0:
             self._expensive.add(x)
             self._costs[x] = 0

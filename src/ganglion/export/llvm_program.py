@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion.compiler.cpu.emit import emit_kernel, told_values
+from ganglion.compiler.cpu.emit import emit_kernel, parameter_values
 from ganglion.compiler.cpu.packed_gemm import scratch_for
 from ganglion.compiler.cpu.pipeline import PIPELINE
 from ganglion.compiler.cpu.text import Parameter
@@ -228,7 +228,7 @@ class Module:
         self._entries.append("\n".join([*lines, "  ret void", "}"]))
 
     def _called(self, kernel: Kernel) -> _Call:
-        emitted, values = emit_kernel(kernel), told_values(kernel)
+        emitted, values = emit_kernel(kernel), parameter_values(kernel)
         pieces = emitted.parallel
         pieces = values[pieces.number] if isinstance(pieces, Parameter) else pieces
         self._declared |= dict.fromkeys(emitted.declared)

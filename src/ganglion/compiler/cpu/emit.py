@@ -138,10 +138,10 @@ def form_of(kernel: Kernel) -> Form:
         return _with_epilogue(form, packed_epilogue(kernel))
     digest, buffers = cache.digest_of(kernel)
     key = ("constant", digest) if digest is not None else None
-    return Form(key, buffers, told_values(kernel), kernel)
+    return Form(key, buffers, parameter_values(kernel), kernel)
 
 
-def told_values(kernel: Kernel) -> tuple[int, ...]:
+def parameter_values(kernel: Kernel) -> tuple[int, ...]:
     """Return the parameters of a function by `emit_kernel`, behind its buffers."""
     return Counts.of(kernel) if isinstance(kernel, Tiled) else ()
 
@@ -285,7 +285,7 @@ class _Writer:
                     if op == "divide" and position == 1 and _is_power_of_two(value):
                         op, value = "multiply", 1 / value  # with the same bits
                     word = self._parameter(_word(value, arg.dtype))
-                    args[position] = ("told", arg.dtype, word)
+                    args[position] = ("parameter", arg.dtype, word)
         return ("apply", expr.dtype, op, tuple(args))
 
     def _leaf(self, expr: Expr, numbers: dict[int, Any]) -> Key:
@@ -370,7 +370,7 @@ class _Reader:
         if isinstance(word, int):
             return self._exprs[word]
         kind, dtype, value = word
-        return Literal(dtype, value if kind == "told" else _constant(value, dtype))
+        return Literal(dtype, value if kind == "parameter" else _constant(value, dtype))
 
     def _expression(self, kind: str, dtype: np.dtype, *words: Any) -> Expr:
         if kind == "apply":
@@ -476,11 +476,11 @@ def emit_form(form: Form) -> tuple[Signature, str]:
         loop = LoopText(template.kernel, template.facts, Emitter(template.parameters))
         emitted, buffers = loop.emit(), template.buffers
     elif isinstance(template, ProductKind):
-        buffers, epilogue, count = _told(template, told_buffers(template))
+        buffers, epilogue, count = _operands(template, told_buffers(template))
         emitted = ProductText(template, buffers, epilogue, count).emit()
     elif isinstance(template, PackedKind):
         kernel, grid, fewest = told(template)
-        buffers, epilogue, count = _told(template, packed_buffers(kernel))
+        buffers, epilogue, count = _operands(template, packed_buffers(kernel))
         kernel, count = replace(kernel, epilogue=epilogue), max(count, fewest)
         is_amx = template.rounding is Rounding.AMX
         product = AmxContraction if is_amx else PackedContraction
@@ -497,7 +497,7 @@ def emit_form(form: Form) -> tuple[Signature, str]:
     return signature, _module(name, emitted)
 
 
-def _told(
+def _operands(
     kind: ProductKind | PackedKind, operands: Sequence[Buffer]
 ) -> tuple[Sequence[Buffer], Loop | None, int]:
     """Return a product's buffers, its epilogue, and the number of its parameters."""

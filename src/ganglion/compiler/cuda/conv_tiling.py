@@ -225,25 +225,25 @@ def _fprop_cost(
     right = product.width("right")
     blocks = _blocks(product, conv, tiling, context, shared)
     across = -(-product.n // tile.columns)
-    turns = -(-tiling.tiles(conv) * across // blocks)
-    each = turns * -(-blocks // spec.processors)  # tiles of a multiprocessor
+    rounds = -(-tiling.tiles(conv) * across // blocks)
+    each = rounds * -(-blocks // spec.processors)  # tiles of a multiprocessor
     even = conv.channels % tiling.step == 0
     worked = product.k * _fprop_cycles(product, tile, spec.bf16, even) / TUNING.clock
     copied = _patch_bytes(product, conv, tiling) / TUNING.bandwidth
     weights = product.k * tile.columns * right / TUNING.bandwidth
-    together = spec.resident_blocks(shared)
+    per_processor = spec.resident_blocks(shared)
     if context.alone:  # else other products hide the latency of this one
-        together = min(together, each)
-    in_flight = min(tiling.patches, turns)
+        per_processor = min(per_processor, each)
+    in_flight = min(tiling.patches, rounds)
     if not tiling.stays(product):
-        worked = max(worked, weights) + product.k / tiling.step * 100 / together
+        worked = max(worked, weights) + product.k / tiling.step * 100 / per_processor
         weights = 0
     elif context.weights_ready:  # most are loaded while the previous launch ends
         weights /= 4
     size = tile.rows * tile.columns * 4
     ends = 200 + tile.groups * size / 48 / TUNING.clock + size / TUNING.bandwidth
-    waited = TUNING.latency / (together * in_flight)
-    hidden = max(worked, copied) if together * in_flight > 1 else worked + copied
+    waited = TUNING.latency / (per_processor * in_flight)
+    hidden = max(worked, copied) if per_processor * in_flight > 1 else worked + copied
     return 1000 + TUNING.latency + weights + each * (hidden + ends + waited)
 
 
@@ -400,25 +400,26 @@ def _wgrad_cost(
     bf16 = spec.bf16
     taps, across = tiling.tap_rows * conv.filter_size[1], conv.filter_size[1]
     steps = _strips(conv, tiling, bf16) // (2 if bf16 else 1)
-    turns = -(-steps // tiling.groups)
+    rounds = -(-steps // tiling.groups)
     warps = tiling.warps_down * tiling.warps_across * tiling.groups
     row = across if bf16 else (across + 1) / 2  # 512 bytes each
     rows_loaded = row * (tiling.tile_y + tiling.tap_rows - 1) + tiling.tile_y
     loaded = rows_loaded * 512 / TUNING.shared_bandwidth
     multiplied = tiling.tile_y * taps * 2 * (1.4 if bf16 else 1.6)
-    cycles = turns * (warps * max(loaded, multiplied) + tiling.tile_y * 60)
+    cycles = rounds * (warps * max(loaded, multiplied) + tiling.tile_y * 60)
     worked = cycles / TUNING.clock
     copied = _points_bytes(product, conv, tiling, bf16) / TUNING.bandwidth
     blocks = tiling.results(product, conv) * tiling.parts
     each = -(-blocks // spec.processors)
-    mine = -(-tiling.tiles(conv) // tiling.parts)
+    tiles = -(-tiling.tiles(conv) // tiling.parts)
     shared = wgrad_bytes(product, conv, tiling, bf16)
-    together = spec.resident_blocks(shared)
-    alone = together == 1 and tiling.stages == 1
-    hidden = worked + copied if alone else max(worked, copied)
-    hidden += 400 / together
-    waited = TUNING.latency * (mine if tiling.stages == 1 else 1)
+    per_processor = spec.resident_blocks(shared)
+    is_exposed = per_processor == 1 and tiling.stages == 1
+    hidden = worked + copied if is_exposed else max(worked, copied)
+    hidden += 400 / per_processor
+    waited = TUNING.latency * (tiles if tiling.stages == 1 else 1)
     ends = 300 + 400 * (tiling.groups - 1)
     stored = 2 * tiling.parts * product.m * product.n * 4
     added = stored / TUNING.bandwidth / spec.processors
-    return 1500 + each * (mine * hidden + ends) + -(-each // together) * waited + added
+    waits = -(-each // per_processor) * waited
+    return 1500 + each * (tiles * hidden + ends) + waits + added

@@ -52,15 +52,15 @@ def emit_pool_back(fused: FusedKernel) -> Emitted:
     return body.emitted(blocks, max(shared, default=0))
 
 
-def _blocks(turns: int, with_sums: bool) -> int:
+def _blocks(rounds: int, with_sums: bool) -> int:
     """Return how many blocks to launch; with column sums, all have as much work.
 
     >>> _blocks(576, True), _blocks(1024, True)
     (288, 256)
     """
     if not with_sums:
-        return min(turns, MOST_BLOCKS)
-    return -(-turns // -(-turns // MOST_ROWS))
+        return min(rounds, MOST_BLOCKS)
+    return -(-rounds // -(-rounds // MOST_ROWS))
 
 
 def _emit_window(

@@ -643,14 +643,14 @@ class Layout:
     def _tape(self, functions: Sequence[int], thread: int) -> np.ndarray:
         """Return the records of a thread, without kernels of which it runs nothing."""
         records: list[tuple[int, ...]] = []
+        pointers = int(self._pointers[thread].ctypes.data)
         for run in self._plan.runs():
             of_run: list[tuple[int, ...]] = []
             ranges = self._ranges.get(run.start)
             if ranges is not None:
                 of_run.append((0, int(ranges.ctypes.data), len(run), self._threads, 0))
             for number, low, high in self._work(run, thread):
-                slot = self._first_slot[number]
-                arguments = int(self._pointers[thread, slot:].ctypes.data)
+                arguments = pointers + 8 * self._first_slot[number]
                 cursors = 0 if ranges is None else self._cursors_of(number, thread)
                 of_run.append((functions[number], arguments, high, low, cursors))
             if self._plan.execution[run.stop - 1].barrier and self._threads > 1:

@@ -9,8 +9,6 @@ import os
 import sys
 import sysconfig
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -63,19 +61,23 @@ def layer_path() -> str:
     return _stack.entries[-1].layer if _stack.entries else ""
 
 
-@contextmanager
-def inside(name: str, created: Origin = UNKNOWN) -> Iterator[None]:
+class inside:  # noqa: N801 (used as a function; every call of a layer enters it)
     """Assign nodes that are created in this block to the layer ``name``.
 
     The origin of a node is the user's innermost line within the block (in the ``call``
     of a subclass), or else the line that created the layer.
     """
-    path = f"{layer_path()}/{name}" if layer_path() else name
-    fallback = Origin(path, created.file, created.line)
-    _stack.entries.append(_Entry(path, fallback, sys._getframe(2)))
-    try:
-        yield
-    finally:
+
+    def __init__(self, name: str, created: Origin = UNKNOWN) -> None:
+        self._name, self._created = name, created
+
+    def __enter__(self) -> None:
+        outer = layer_path()
+        path = f"{outer}/{self._name}" if outer else self._name
+        fallback = Origin(path, self._created.file, self._created.line)
+        _stack.entries.append(_Entry(path, fallback, sys._getframe(1)))
+
+    def __exit__(self, *error: object) -> None:
         _stack.entries.pop()
 
 

@@ -171,7 +171,7 @@ class GradientTape:
                 f"`unconnected_gradients` is 'none' or 'zero', not {mode!r}."
             )
         values = self._gradients(target, sources, output_gradients)
-        results = self._numbers(values)
+        results = self._numbers(target, values)
         if mode == "zero":
             leaves = tree.flatten(sources)
             results = [
@@ -211,7 +211,7 @@ class GradientTape:
             filled = [fill(0, like) if part is None else part for part in parts]
             stacked = _joined(filled, (*shape, *like.shape))
             results.append(stacked)
-        return tree.pack(sources, self._numbers(results))
+        return tree.pack(sources, self._numbers(target, results))
 
     def batch_jacobian(
         self,
@@ -236,11 +236,11 @@ class GradientTape:
         if like is None:
             is_zero = str(unconnected_gradients).lower().endswith("zero")
             zeros = np.zeros((rows, *shape, *source.shape[1:]), kind)
-            return self._numbers([Constant(zeros) if is_zero else None])[0]
+            return self._numbers(target, [Constant(zeros) if is_zero else None])[0]
         filled = [fill(0, like) if part is None else part for part in parts]
         stacked = read(ops.stack(filled, axis=1))
         sizes = (rows, *shape, *like.shape[1:])
-        return self._numbers([reshape(stacked, shape=sizes)])[0]
+        return self._numbers(target, [reshape(stacked, shape=sizes)])[0]
 
     def _use(self) -> None:
         if self._is_used and not self._persistent:
@@ -292,9 +292,13 @@ class GradientTape:
         value = self._value(source)
         return [] if value is None else [value]
 
-    def _numbers(self, values: Sequence[Value | None]) -> list[Any]:
-        """Return values as tensors; inside of a trace they stay what they are."""
-        if current_scope() is not None or self._recording is None:
+    def _numbers(self, target: Any, values: Sequence[Value | None]) -> list[Any]:
+        """Return values as tensors; inside of a trace they stay what they are.
+
+        `vmap` and loops trace their function outside of any step, too.
+        """
+        is_traced = any(isinstance(leaf, Value) for leaf in tree.flatten(target))
+        if is_traced or current_scope() is not None or self._recording is None:
             return list(values)
         known = [value for value in values if value is not None]
         if tensors.recording() is self._recording:

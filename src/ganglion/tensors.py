@@ -26,6 +26,7 @@ from ganglion.compiler.ir.graph import (
     Value,
     arrays_behind,
     call_function,
+    updates_of,
 )
 from ganglion.compiler.ir.shaping import reshape
 
@@ -387,6 +388,15 @@ class Tensor(np.ndarray):
     def T(self) -> Any:  # noqa: N802 (NumPy's name)
         """The transpose."""
         return self.transpose()
+
+    @property
+    def at(self) -> Any:
+        """Elements to change, as in JAX, once a script has imported it."""
+        return updates_of(self)
+
+    def block_until_ready(self) -> Tensor:
+        """Return the tensor itself, as in JAX: its numbers are there."""
+        return self
 
     def __getitem__(self, key: Any) -> Any:
         keys = key if isinstance(key, tuple) else (key,)

@@ -148,3 +148,70 @@ def test_the_device_says_what_it_is():
     (device,) = namespaces.find("devices")()
     assert device.platform == namespaces.find("default_backend")()
     assert str(device) == f"{device.platform}:0"
+
+
+ROWS = np.arange(6, dtype="float32").reshape(2, 3)
+
+
+def changed(index, values):
+    array = ROWS.copy()
+    array[index] = values
+    return array
+
+
+UPDATES = {
+    "set": (lambda x: x.at[0, 1].set(9.0), changed((0, 1), 9)),
+    "set rows": (lambda x: x.at[1:].set(x[:1]), changed(1, ROWS[0])),
+    "set columns": (lambda x: x.at[..., -1].set(7), changed((..., -1), 7)),
+    "add twice": (lambda x: x.at[np.array([0, 0])].add(1.0), changed(0, ROWS[0] + 2)),
+    "multiply": (lambda x: x.at[:, 1].mul(3.0), changed((..., 1), 3 * ROWS[:, 1])),
+    "divide": (lambda x: x.at[1].divide(2.0), changed(1, ROWS[1] / 2)),
+    "largest": (lambda x: x.at[0].max(1.5), changed(0, np.maximum(ROWS[0], 1.5))),
+    "smallest": (lambda x: x.at[0].min(1.5), changed(0, np.minimum(ROWS[0], 1.5))),
+    "get": (lambda x: x.at[1].get(), ROWS[1]),
+}
+METHODS = {
+    "sum": (lambda x: x.sum(), ROWS.sum()),
+    "mean of columns": (lambda x: x.mean(axis=0), ROWS.mean(axis=0)),
+    "shape": (lambda x: x.reshape(3, 2).T.flatten(), ROWS.reshape(3, 2).T.flatten()),
+    "order": (lambda x: x.transpose(1, 0).argmax(-1), ROWS.T.argmax(-1)),
+    "type": (lambda x: (x / 2).astype("int32"), (ROWS / 2).astype("int32")),
+    "of NumPy": (lambda x: np.mean(x, axis=1), ROWS.mean(axis=1)),
+    "spread": (lambda x: x.std() + x.var(axis=0).max(), ROWS.std() + 2.25),
+}
+
+
+@pytest.mark.parametrize("name", [*UPDATES, *METHODS])
+def test_methods_of_arrays_are_those_of_jax_also_in_jit(name):
+    namespaces.load("")
+    function, expected = {**UPDATES, **METHODS}[name]
+    x = namespaces.find("numpy.array")(ROWS)
+    for called in (function, namespaces.find("jit")(function)):
+        np.testing.assert_allclose(called(x), expected, rtol=1e-6)
+
+
+def test_gradients_of_single_rows():
+    find = namespaces.find
+    slope = find("grad")(lambda row: (row**2).sum())
+    np.testing.assert_allclose(find("vmap")(slope)(ROWS), 2 * ROWS)
+    first = find("grad")(lambda x: (x.at[0].set(0.0) ** 2).sum())
+    np.testing.assert_allclose(first(ROWS), changed(0, 0) * 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "expected"),
+    [
+        ("lax.clamp", (1.0, ROWS, 3.0), ROWS.clip(1, 3)),
+        ("lax.switch", (9, [lambda x: x, lambda x: 2 * x], ROWS), 2 * ROWS),
+        ("lax.dynamic_slice", (ROWS, (0, 1), (2, 2)), ROWS[:, 1:]),
+        ("lax.dynamic_update_slice", (ROWS, [[9.0]], (1, 1)), changed((1, 1), 9)),
+        ("ops.segment_sum", (ROWS, np.array([1, 1]), 2), [[0, 0, 0], [3, 5, 7]]),
+        ("numpy.array_equal", (ROWS, ROWS[:1]), False),
+        ("numpy.full", ((2,), 3), [3, 3]),
+        ("tree.reduce", (lambda a, b: a + b, {"a": 1, "b": [2, 3]}), 6),
+    ],
+)
+def test_further_functions_of_jax(name, args, expected):
+    np.testing.assert_allclose(namespaces.find(name)(*args), expected)
+    assert np.asarray(namespaces.find("numpy.full")((2,), 3)).dtype == "int32"
+    assert namespaces.find("lax.top_k")(ROWS, 1)[1].tolist() == [[2], [2]]

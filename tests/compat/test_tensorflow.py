@@ -164,6 +164,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("image.rgb_to_yuv", (BATCH,), {}),
     ("image.yuv_to_rgb", (IMAGE,), {}),
     ("image.ssim", (BATCH, BATCH[::-1], 1.0), {"filter_size": 3}),
+    ("image.ssim", (BATCH, BATCH[::-1], 4), {"filter_size": 3, "k1": 0.1, "k2": 0.2}),
     ("image.total_variation", (tf.constant(BATCH),), {}),
     ("linalg.matvec", (X, Y[0]), {}),
     ("linalg.set_diag", (X, Y[:, 0]), {}),

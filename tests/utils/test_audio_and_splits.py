@@ -192,3 +192,12 @@ def test_what_cannot_be_read_says_so(sounds):
     (sounds / "a" / "bad.wav").unlink()
     with pytest.raises(ValueError, match="8000 samples a second, not 16000"):
         audio_dataset_from_directory(sounds, sampling_rate=16000, verbose=False)
+
+
+def test_parts_are_tensors():
+    x, y = np.ones((4, 2)), np.arange(4)
+    first, _ = split_dataset((x, y), left_size=2)
+    row, label = next(iter(first))
+    assert (row.numpy().shape, int(label.numpy())) == ((2,), 0)
+    _, labels = next(iter(first.batch(2)))
+    assert labels.numpy().tolist() == [0, 1]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import tree
+from ganglion.tensors import as_tensor
 from ganglion.utils.row_dataset import RowDataset
 
 
@@ -34,7 +35,7 @@ class StructuredRows(RowDataset):
         size = self.batch_size or 1
         rows = order[index * size : (index + 1) * size]
         chosen = rows[0] if self.batch_size is None else rows
-        batch = self.x[chosen].structure
+        batch = tree.map_leaves(as_tensor, self.x[chosen].structure)
         change = self._change
         if change is None:
             return batch

@@ -149,3 +149,46 @@ def default_backend() -> str:
 def device_count() -> int:
     """Return how many devices train: one."""
     return 1
+
+
+def top_k(operand: Any, k: int) -> list[Any]:
+    """Return the largest elements of each row, and where they are."""
+    return list(ops.top_k(operand, k))
+
+
+def clamp(min: Any, x: Any, max: Any) -> Any:  # noqa: A002
+    """Return x within limits, which come before and after it."""
+    return ops.clip(x, min, max)
+
+
+def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Any:
+    """Return an array with a block replaced, from these indices on."""
+    return ops.slice_update(operand, start_indices, update)
+
+
+def switch(index: Any, branches: Any, *operands: Any) -> Any:
+    """Return the result of the function of a number; numbers outside are moved in."""
+    return ops.switch(ops.clip(index, 0, len(branches) - 1), branches, *operands)
+
+
+def tree_reduce(function: Callable[..., Any], tree_: Any, *initializer: Any) -> Any:
+    """Return what a function makes of all leaves, two at a time."""
+    return functools.reduce(function, tree.flatten(tree_), *initializer)
+
+
+def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None) -> Any:
+    """Return the sums of rows with the same number."""
+    return ops.segment_sum(data, segment_ids, num_segments)
+
+
+def array_equal(a1: Any, a2: Any) -> Any:
+    """Return whether two arrays have the same shape and elements."""
+    if tuple(np.shape(a1)) != tuple(np.shape(a2)):
+        return ops.convert_to_tensor(False)
+    return ops.all(ops.equal(a1, a2))
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
+    """Return an array of one number, in its type unless another is given."""
+    value = array(fill_value, dtype)
+    return ops.broadcast_to(value, shape)

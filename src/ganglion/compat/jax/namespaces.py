@@ -37,10 +37,18 @@ _NAMES = {
     "tree_util.tree_map": "compat.jax.functions.tree_map",
     "tree_util.tree_leaves": "compat.jax.functions.tree_leaves",
     "tree_map": "compat.jax.functions.tree_map",
+    "tree.reduce": "compat.jax.functions.tree_reduce",
+    "tree_util.tree_reduce": "compat.jax.functions.tree_reduce",
+    "ops.segment_sum": "compat.jax.functions.segment_sum",
+    "lax.associative_scan": "ops.associative_scan",
+    "lax.clamp": "compat.jax.functions.clamp",
     "lax.cond": "compat.jax.functions.cond",
+    "lax.dynamic_slice": "ops.slice",
+    "lax.dynamic_update_slice": "compat.jax.functions.dynamic_update_slice",
     "lax.erf_inv": "ops.erfinv",
     "lax.fori_loop": "compat.jax.functions.fori_loop",
     "lax.logistic": "ops.sigmoid",
+    "lax.map": "ops.map",
     "lax.max": "ops.maximum",
     "lax.min": "ops.minimum",
     "lax.mul": "ops.multiply",
@@ -49,11 +57,15 @@ _NAMES = {
     "lax.select": "ops.where",
     "lax.stop_gradient": "ops.stop_gradient",
     "lax.sub": "ops.subtract",
+    "lax.switch": "compat.jax.functions.switch",
+    "lax.top_k": "compat.jax.functions.top_k",
     "lax.while_loop": "compat.jax.functions.while_loop",
     "nn.identity": "compat.jax.functions.unchanged",
     "nn.leaky_relu": "compat.jax.functions.leaky_relu",
     "nn.soft_sign": "ops.softsign",
     "numpy.array": "compat.jax.functions.array",
+    "numpy.array_equal": "compat.jax.functions.array_equal",
+    "numpy.full": "compat.jax.functions.full",
     "numpy.asarray": "compat.jax.functions.array",
     "numpy.ndarray": "tensors.Tensor",
     "random.PRNGKey": "compat.jax.keys.prng_key",
@@ -63,7 +75,7 @@ _NAMES = {
     **{f"lax.{name}": f"ops.{name}" for name in _OF_LAX},
     **{f"scipy.special.{name}": f"ops.{name}" for name in _OF_SCIPY},
 }
-_MODULES = """numpy nn random lax tree tree_util config scipy
+_MODULES = """numpy nn random lax tree tree_util config ops scipy
 scipy.special""".split()  # noqa: SIM905
 _OF_OPS = ("numpy", "nn")  # whose names are those of `ops`, too
 _OF_NUMPY = """float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64
@@ -121,4 +133,5 @@ def load(name: str) -> Namespace:
     """Return the module `jax.name`, or `jax` itself; refuse an unknown one."""
     if name and name not in _MODULES:
         raise ModuleNotFoundError(f"jax.{name}: {_reason(name)}")
+    importlib.import_module("ganglion.compat.jax.updates")  # for `x.at`
     return Namespace(f"jax.{name}" if name else "jax")

@@ -471,8 +471,8 @@ pictures.resize_with_pad(image, target_height, target_width, method, antialias)
         rgb_to_hsv(images) = pictures.rgb_to_hsv(images)
         rgb_to_yuv(images) = pictures.rgb_to_yuv(images)
         yuv_to_rgb(images) = pictures.yuv_to_rgb(images)
-        ssim(img1, img2, max_val, filter_size, filter_sigma) = \
-pictures.ssim(img1, img2, max_val, filter_size, filter_sigma)
+        ssim(img1, img2, max_val, filter_size, filter_sigma, k1, k2) = \
+pictures.ssim(img1, img2, max_val, filter_size, filter_sigma, k1, k2)
         total_variation(images) = pictures.total_variation(images)
         convert_image_dtype(image, dtype, saturate) = \
 pictures.convert_image_dtype(image, dtype, saturate)

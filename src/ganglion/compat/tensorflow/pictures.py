@@ -336,6 +336,8 @@ def ssim(
     max_val: Any,
     filter_size: int = 11,
     filter_sigma: float = 1.5,
+    k1: float = 0.01,
+    k2: float = 0.03,
 ) -> Any:
     """Return how alike images are in structure, of floats whatever the pixels are."""
     (first, _), (second, _) = _as_floats(img1), _as_floats(img2)
@@ -346,6 +348,8 @@ def ssim(
         max_val / float(np.iinfo(kind).max) if kind.kind in "iu" else max_val,
         filter_size=filter_size,
         filter_sigma=filter_sigma,
+        k1=k1,
+        k2=k2,
         data_format="channels_last",
     )
 

@@ -230,6 +230,55 @@ class Operators:
     __getitem__ = _binary("getitem")
 
 
+def _method(name: str, function: str | None = None) -> Any:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        options = {k: v for k, v in kwargs.items() if v is not None}  # as of `np.sum`
+        return _functions[function or name](self, *args, **options)
+
+    method.__name__, method.__doc__ = name, f"NumPy's `{name}`."
+    return method
+
+
+class ArrayMethods:
+    """Mixin: the methods of NumPy's arrays, which scripts for JAX and PyTorch use."""
+
+    __slots__ = ()
+
+    sum, mean, max, min = map(_method, ("sum", "mean", "max", "min"))
+    prod, cumsum, std, var = map(_method, ("prod", "cumsum", "std", "var"))
+    argmax, argmin, squeeze = map(_method, ("argmax", "argmin", "squeeze"))
+    argsort, any, all = map(_method, ("argsort", "any", "all"))
+    dot, repeat, swapaxes = map(_method, ("dot", "repeat", "swapaxes"))
+    flatten, ravel = _method("flatten", "ravel"), _method("ravel")
+    astype, clip, round = _method("astype", "cast"), _method("clip"), _method("round")
+
+    def reshape(self, *shape: Any) -> Any:
+        """Give the same elements another shape; one size may be -1."""
+        return call_function("reshape", self, shape[0] if len(shape) == 1 else shape)
+
+    def transpose(self, *axes: Any) -> Any:
+        """Put the axes into another order, by default the reverse."""
+        order = axes[0] if len(axes) == 1 else axes or None
+        return call_function("transpose", self, order)
+
+    @property
+    def T(self) -> Any:  # noqa: N802 (NumPy's name)
+        """The transpose."""
+        return self.transpose()
+
+    @property
+    def at(self) -> Any:
+        """Elements to change, as in JAX, once a script has imported it."""
+        return updates_of(self)
+
+
+def updates_of(array: Any) -> Any:
+    """Return `array.at`, which only JAX's arrays have."""
+    if "at" not in _functions:
+        raise AttributeError(f"{type(array).__name__!r} object has no attribute 'at'")
+    return _functions["at"](array)
+
+
 # ---- values and nodes ----------------------------------------------------------------
 
 
@@ -279,7 +328,7 @@ def _sizes(shape: tuple[Any, ...]) -> Sizes:
     return Sizes(map(int, shape))
 
 
-class Value(Operators):
+class Value(ArrayMethods, Operators):
     """A typed array of exact shape: an input, a constant or the result of a node."""
 
     __slots__ = ("__weakref__", "_keras_mask", "dtype", "shape")

@@ -20,12 +20,18 @@ from ganglion.compiler.plan.printer import show
 from ganglion.system.records import record
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
+HUGE_PAGE = 1 << 21  # bytes: NumPy asks for such pages where arrays are larger
 
 
 def aligned(nbytes: int) -> np.ndarray:
-    """Return zeroed bytes, aligned to a cache line."""
-    raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
+    """Return zeroed bytes, aligned to a cache line, or a huge page if there are many.
+
+    The bytes before the first boundary would be in small pages, and a step that walks
+    through much memory needs too many of those.
+    """
+    alignment = ALIGNMENT if nbytes < 2 * HUGE_PAGE else HUGE_PAGE
+    raw = np.zeros(nbytes + alignment, np.uint8)
+    start = -raw.ctypes.data % alignment
     return raw[start : start + nbytes]
 
 

@@ -410,22 +410,22 @@ class Weights(Transforms):
 
     def emit(self, kernel: WinogradWeights) -> Emitted:
         """Emit the transform of weights."""
-        text, part = self.text, kernel.source
+        text, target = self.text, self.emitter.base(kernel.target)
         rows, points = weight_rows(kernel.channels), kernel.span**2
-        source = self.emitter.base(part.view.buffer)
-        target = self.emitter.base(kernel.target)
         matrix = matrices(kernel.taps, kernel.span).weights
 
-        def channel(row: str) -> None:
-            each_panel(text, part.shape[3], partial(panel, row))
+        def channel(part: Taps, row: str) -> None:
+            each_panel(text, part.shape[3], partial(panel, part, row))
 
-        def panel(row: str, first: str, widths: tuple[int, ...], live: int) -> None:
+        def panel(
+            part: Taps, row: str, first: str, widths: tuple[int, ...], live: int
+        ) -> None:
             wide = sum(widths)
             here = self.at(target, text.times(first, points * rows))
             here = self.at(here, text.add(text.times(row, wide), part.first * wide))
 
             def vector(index: str, size: int) -> None:
-                taps = self._taps(part, source, row, text.add(first, index), size)
+                taps = self._taps(part, row, text.add(first, index), size)
                 there = self.at(here, index)
                 for point, value in self.both(matrix, taps):
                     self.emitter.store(value, self.at(there, point * rows * wide))
@@ -433,11 +433,29 @@ class Weights(Transforms):
             sizes = [(at, min(LANES, live - at)) for at in range(0, live, LANES)]
             each_tile(text, sizes, vector)
 
-        return self.emitter.pieces(part.shape[2], channel)
+        return self._each_channel(kernel.sources, channel)
 
-    def _taps(self, part: Taps, base: str, row: str, first: str, size: int) -> Pixel:
+    def _each_channel(
+        self, parts: Sequence[Taps], body: Callable[[Taps, str], None]
+    ) -> Emitted:
+        """Run a body for the input channels of all parts that a thread takes."""
+        text, channels = self.text, parts[0].shape[2]
+
+        def piece(number: str) -> None:
+            if len(parts) == 1:
+                body(parts[0], number)
+                return
+            which, row = text.divided(number, channels)
+            for position, part in enumerate(parts):
+                matches = text.let(f"icmp eq i64 {which}, {position}")
+                text.when(matches, partial(body, part, row))
+
+        return self.emitter.pieces(channels * len(parts), piece)
+
+    def _taps(self, part: Taps, row: str, first: str, size: int) -> Pixel:
         """Return what loads taps of some channels; zeros where there are no more."""
         view, width = part.view, padded(size)
+        base = self.emitter.base(view.buffer)
         here = self.at(base, self.text.times(row, view.strides[2]))
         here = self.at(here, first)
 
@@ -460,14 +478,12 @@ class Weights(Transforms):
 
     def emit_back(self, kernel: WinogradKernel) -> Emitted:
         """Emit the sum of the slices' gradients, transformed back."""
-        text, part = self.text, kernel.target
+        text = self.text
         slices, points, rows, wide = kernel.sums.shape
-        down, right, own_rows, channels = part.shape
         sums = self.emitter.base(kernel.sums)
-        target = self.at(self.emitter.base(part.view.buffer), part.view.offset)
         matrix = matrices(kernel.taps, kernel.span).weights.T
 
-        def vector(row: str, channel: str, width: int) -> None:
+        def vector(part: Taps, row: str, channel: str, width: int) -> None:
             here = self.at(sums, text.times(text.add(row, part.first), wide))
             here = self.at(here, channel)
 
@@ -484,17 +500,18 @@ class Weights(Transforms):
 
             zeros = [self.maths.constant(0, FLOAT, width)] * points
             totals = text.carry(0, slices, 1, zeros, add)
+            target = self.at(self.emitter.base(part.view.buffer), part.view.offset)
             there = self.at(target, text.times(row, part.view.strides[2]))
             there = self.at(there, channel)
             for tap, value in self.both(
                 matrix, lambda i, j: totals[i * kernel.span + j]
             ):
                 i, j = divmod(tap, kernel.taps)
-                if i < down and j < right:
+                if i < part.shape[0] and j < part.shape[1]:
                     offset = i * part.view.strides[0] + j * part.view.strides[1]
                     self.emitter.store(value, self.at(there, offset))
 
-        return self.emitter.pieces(
-            own_rows,
-            lambda row: self.vectors(channels, lambda c, w: vector(row, c, w)),
+        return self._each_channel(
+            kernel.targets,
+            lambda part, row: self.vectors(part.shape[3], partial(vector, part, row)),
         )

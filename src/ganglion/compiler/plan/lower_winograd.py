@@ -303,9 +303,8 @@ def _emit_conv(
 
     def transformed() -> Buffer:
         weights = low.new((points * weight_rows(channels) * padded(out),), FLOAT, "u")
-        for part in parts:
-            name = "winograd_weights"
-            low.emit(WinogradWeights(name, taps, span, channels, part, weights))
+        name = "winograd_weights"
+        low.emit(WinogradWeights(name, taps, span, channels, parts, weights))
         return weights
 
     weights = low.once(("winograd weights", parts, taps, span), transformed)
@@ -357,8 +356,7 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     zeros, name = _zeros(max(x.shape[3], dy.shape[3])), "winograd_grads"
     views = (planes, scratch, grads, zeros, sums)
     low.emit(WinogradGrads(name, tiling, *views, plane_groups, groups, row_groups))
-    for part in parts:
-        low.emit(WinogradKernel("winograd_kernel", taps, tiling.span, sums, part))
+    low.emit(WinogradKernel("winograd_kernel", taps, tiling.span, sums, parts))
 
 
 def _stored(low: Lowering, tiling: Tiling) -> Tiling | None:
@@ -415,10 +413,7 @@ def _by_point(
             View.of(sums),
         )
     )
-    for part in parts:
-        low.emit(
-            WinogradKernel("winograd_kernel", tiling.taps, tiling.span, sums, part)
-        )
+    low.emit(WinogradKernel("winograd_kernel", tiling.taps, tiling.span, sums, parts))
 
 
 def _row_groups(span: int, slices: int) -> int:

@@ -296,31 +296,32 @@ class Taps:
 
 @record(eq=False)
 class WinogradWeights(Kernel):
-    """Transform a plane's weights into [panel][point][in][out] of all planes."""
+    """Transform the weights of all planes into [panel][point][in][out]."""
 
     taps: int
     span: int
     channels: int  # of all planes
-    source: Taps
+    sources: tuple[Taps, ...]  # a part for each plane, of as many channels each
     target: Buffer
 
     @property
     def parallel(self) -> int:
-        return self.source.shape[2]
+        return self.channels
 
     def reads(self) -> list[Buffer]:
-        return [self.source.view.buffer]
+        return list(dict.fromkeys(part.view.buffer for part in self.sources))
 
     def writes(self) -> list[Buffer]:
         return [self.target]
 
     def run(self, memory: Memory) -> None:
-        source, flat = self.source, memory.flat(self.target)
-        weights = memory.see(source.view, source.shape).astype(np.float64)
-        transformed = _both(matrices(self.taps, self.span).weights, weights)
-        rows = slice(source.first, source.first + source.shape[2])
-        for piece, panel in _by_panel(flat, self.span, self.channels, source.shape[3]):
-            piece[:, :, rows] = transformed[..., panel]
+        matrix, flat = matrices(self.taps, self.span).weights, memory.flat(self.target)
+        for part in self.sources:
+            weights = memory.see(part.view, part.shape).astype(np.float64)
+            transformed = _both(matrix, weights)
+            rows, out = slice(part.first, part.first + part.shape[2]), part.shape[3]
+            for piece, panel in _by_panel(flat, self.span, self.channels, out):
+                piece[:, :, rows] = transformed[..., panel]
 
 
 @record(eq=False)
@@ -513,31 +514,32 @@ class WinogradGrads(Blocked):
 
 @record(eq=False)
 class WinogradKernel(Kernel):
-    """Add up the slices, in order, and transform a plane's into gradients."""
+    """Add up the slices, in order, and transform them into gradients of all planes."""
 
     taps: int
     span: int
     sums: Buffer
-    target: Taps
+    targets: tuple[Taps, ...]  # a part for each plane, of as many channels each
 
     @property
     def parallel(self) -> int:
-        return self.target.shape[2]
+        return sum(part.shape[2] for part in self.targets)
 
     def reads(self) -> list[Buffer]:
         return [self.sums]
 
     def writes(self) -> list[Buffer]:
-        return [self.target.view.buffer]
+        return list(dict.fromkeys(part.view.buffer for part in self.targets))
 
     def run(self, memory: Memory) -> None:
-        target, span = self.target, self.span
-        rows, columns, channels, out = target.shape
-        sums = memory.array(self.sums).astype(np.float64).sum(0)
-        sums = sums[:, target.first : target.first + channels, :out]
-        back = matrices(self.taps, span).weights.T
-        weights = _both(back, sums.reshape(span, span, channels, out))
-        memory.see(target.view, target.shape)[...] = weights[:rows, :columns]
+        every = memory.array(self.sums).astype(np.float64).sum(0)
+        back = matrices(self.taps, self.span).weights.T
+        for part in self.targets:
+            rows, columns, channels, out = part.shape
+            sums = every[:, part.first : part.first + channels, :out]
+            sums = sums.reshape(self.span, self.span, channels, out)
+            weights = _both(back, sums)[:rows, :columns]
+            memory.see(part.view, part.shape)[...] = weights
 
 
 def _both(matrix: np.ndarray, weights: np.ndarray) -> np.ndarray:

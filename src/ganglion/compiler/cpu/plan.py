@@ -21,16 +21,14 @@ from ganglion.compiler.plan.printer import show
 from ganglion.system.records import record
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
-HUGE_PAGE = 1 << 21  # bytes: NumPy asks for such pages where arrays are larger
+# Bytes. NumPy asks for such pages where arrays are large: what lies before their first
+# boundary is in small pages, of which a step that walks through much memory needs many.
+HUGE_PAGE = 1 << 21
 
 
 def aligned(nbytes: int) -> np.ndarray:
-    """Return zeroed bytes, aligned to a cache line, or a huge page if there are many.
-
-    The bytes before the first boundary would be in small pages, and a step that walks
-    through much memory needs too many of those.
-    """
-    alignment = ALIGNMENT if nbytes < 2 * HUGE_PAGE else HUGE_PAGE
+    """Return zeroed bytes, aligned to a cache line or, if many, to a huge page."""
+    alignment = HUGE_PAGE if nbytes >= 2 * HUGE_PAGE else ALIGNMENT
     raw = np.zeros(nbytes + alignment, np.uint8)
     start = -raw.ctypes.data % alignment
     return raw[start : start + nbytes]
@@ -490,7 +488,7 @@ def fill_intervals(plan: CpuPlan) -> CpuPlan:
     left, live = list(range(len(runs))), _LiveBuffers(runs)
     while left:
         # Runs on one thread need no barrier between them.
-        taken, taken_alone, postponed = list[int](), set[int](), []
+        taken, taken_alone, postponed = list[int](), set[int](), list[int]()
 
         def is_premature(number: int, taken: Sequence[int] = taken) -> bool:
             readers = awaited_by[number]

@@ -38,7 +38,7 @@ class Callback:
     """What runs at the beginnings and ends of training, epochs and batches.
 
     A callback that overrides a batch hook makes training run step by step, so that it
-    sees every one; all others let it run many steps at a time. A batch hook decorated
+    sees every batch; all others let it run many steps at a time. A batch hook decorated
     with `per_chunk` is called after every chunk of steps, with the last step's number.
 
     >>> class Announce(Callback):
@@ -47,8 +47,8 @@ class Callback:
     >>> Announce().on_epoch_end(0, {"loss": 0.5})
     epoch 0 ends with loss 0.5
 
-    One that remembers something from epoch to epoch says so by `get_state`, and takes
-    it back by `set_state`: checkpoints hold it.
+    A callback with state that persists between epochs returns it in `get_state`, and
+    takes it back by `set_state`: checkpoints contain it.
     """
 
     validation_data: Any = None  # in Keras 2, the arrays that `fit` validates on
@@ -77,7 +77,7 @@ class Callback:
         self._model = model
 
     def get_state(self) -> dict[str, Any] | None:
-        """Return what a run that goes on later needs to know, None for nothing.
+        """Return the state that a resumed run needs, None for nothing.
 
         Plain data: numbers, texts, None, NumPy arrays, and lists and dictionaries of
         them. It is written into every checkpoint and `.keras` file while `fit` runs,
@@ -163,7 +163,7 @@ def _wants_each(callback: Any, name: str) -> bool:
 
 
 def _wants_each_step(callback: Any, name: str) -> bool:
-    """Return whether a hook, or the older spelling that it calls, wants every step."""
+    """Return whether a hook, or the older spelling that it calls, needs every step."""
     older = name.replace("_train_", "_")
     return _wants_each(callback, name) or _wants_each(callback, older)
 
@@ -312,7 +312,7 @@ class CallbackList(Callback):
 
     @property
     def stop_training(self) -> bool:
-        """Whether a callback asked to stop (``model.stop_training = True``)."""
+        """Whether a callback has requested a stop (``model.stop_training = True``)."""
         return bool(getattr(self.model, "stop_training", False))
 
     @property
@@ -339,7 +339,7 @@ class CallbackList(Callback):
     @property
     def may_lag(self) -> bool:
         """Whether all callbacks are content to hear of an epoch after later ones."""
-        # What a class inherits says nothing of its own hooks.
+        # Inherited hooks are not the class's own.
         return all(vars(type(c)).get("may_lag", False) for c in self.callbacks)
 
     @property
@@ -352,7 +352,7 @@ class CallbackList(Callback):
         )
 
     def set_validation_data(self, arrays: list[Any]) -> None:
-        """Tell those without own data what Keras 2 told: inputs, targets, weights."""
+        """Set what Keras 2 set on callbacks: inputs, targets, weights."""
         for callback in self.callbacks:
             known = getattr(callback, "validation_data", None)
             if known is None or known is vars(callback).get("_validation_told"):

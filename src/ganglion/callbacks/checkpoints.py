@@ -1,4 +1,4 @@
-"""Callbacks that save the model, or what is needed to go on after an interruption."""
+"""Callbacks that save the model, or the state needed to resume an interrupted run."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class _SaveFrequency:
 
 
 def _with_period(init: Callable[..., None]) -> Callable[..., None]:
-    """Let `ModelCheckpoint` take Keras 2's `period`, too."""
+    """Make `ModelCheckpoint` accept Keras 2's `period`, too."""
 
     @functools.wraps(init)
     def init_with_period(
@@ -75,14 +75,14 @@ def _with_period(init: Callable[..., None]) -> Callable[..., None]:
 
 
 class ModelCheckpoint(MonitorCallback):
-    """Saves the model or its weights, every epoch or every so many steps.
+    """Saves the model or its weights, every epoch or every given number of steps.
 
     Args:
         filepath: Where to; ``{epoch:02d}``, ``{val_loss:.2f}`` and the like are filled
             in. Ends in ``.keras`` or ``.h5``; with `save_weights_only`, in
             ``.weights.h5`` (Keras 2's other names are accepted with a warning).
-        monitor: Name of the metric that tells which model is best.
-        verbose: 1 to say what is done.
+        monitor: The metric that decides which model is best.
+        verbose: 1 for messages.
         save_best_only: Whether to save only what is better than all before.
         save_weights_only: Whether to save the weights instead of the model.
         mode: "min", "max", or "auto" to go by the metric.
@@ -93,7 +93,7 @@ class ModelCheckpoint(MonitorCallback):
     'auto'
     """
 
-    period = 1  # Keras 2: save every so many epochs
+    period = 1  # Keras 2: epochs between saves
 
     writes_file = "filepath"
 
@@ -202,7 +202,7 @@ def _check_ending(path: str, weights_only: bool) -> None:
 
 
 class BackupAndRestore(Callback):
-    """Keeps the state of training in a folder, and goes on from there.
+    """Saves the state of training in a folder, and resumes from there.
 
     When `fit` runs again with the same folder after an interruption, it begins after
     the last epoch that was backed up, with callbacks as they were: the best value, the
@@ -212,7 +212,7 @@ class BackupAndRestore(Callback):
     Args:
         backup_dir: The folder; nothing else may use it.
         save_freq: "epoch", or a number of steps. From a backup within an epoch, the
-            epoch goes on at that step.
+            epoch resumes at that step.
         double_checkpoint: Whether to keep the backup before the last, too, and use it
             if the last one is damaged.
         delete_checkpoint: Whether to remove the folder when training is done.
@@ -330,7 +330,7 @@ _NAME = re.compile(r"epoch-(\d+)-batch-(\d+)\.checkpoint")
 
 
 def _backup(name: str) -> dict[str, Any]:
-    """Return what is known of a backup by its name; it lies in its folder."""
+    """Return what is known of a backup by the name of a file in its folder."""
     fields = _NAME.fullmatch(name)
     if fields is None:
         raise ValueError(f"{name!r:.80} is not a backup")

@@ -139,7 +139,7 @@ class CSVLogger(Callback):
     Args:
         filename: The file.
         separator: What stands between two values.
-        append: Whether to go on in a file that is there.
+        append: Whether to append to an existing file.
 
     >>> CSVLogger("losses.csv", append=True).append
     True
@@ -166,7 +166,7 @@ class CSVLogger(Callback):
             self.append_header = os.path.getsize(self.filename) == 0
         elif not self.append:
             # A path that cannot be written fails before training. It is emptied later:
-            # a run that goes on keeps its rows.
+            # a resumed run keeps its rows.
             self._is_new = True
             open(self.filename, "a", encoding="utf-8").close()
 

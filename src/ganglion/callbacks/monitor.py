@@ -13,7 +13,7 @@ from ganglion.callbacks.results import Results
 from ganglion.callbacks.states import number_or_none, weights_or_none, whole_number
 from ganglion.progress import print_message
 
-# Words in the names of metrics, for those that do not say their direction themselves.
+# Words in the names of metrics, for those that do not specify their direction.
 _UP = re.compile(
     "acc|auc|precision|recall|sensitivity|specificity|f1|iou|fbeta|r2|pearson|"
     "concordance|cosine_similarity"
@@ -79,7 +79,7 @@ class MonitorCallback(Callback):
 
     @property
     def monitor_op(self) -> Any:
-        """The comparison that says whether a value is better; None if not known yet."""
+        """The comparison of values, whether one is better; None if not known yet."""
         try:
             return ops.greater if self._larger_is_better() else ops.less
         except ValueError:
@@ -130,7 +130,7 @@ class EarlyStopping(MonitorCallback):
         monitor: Name of the metric.
         min_delta: Least change that counts as an improvement.
         patience: Epochs without improvement after which training ends.
-        verbose: 1 to say what is done.
+        verbose: 1 for messages.
         mode: "min", "max", or "auto" to go by the metric.
         baseline: A value the metric has to beat for an improvement to count.
         restore_best_weights: Whether to go back to the weights of the best epoch.

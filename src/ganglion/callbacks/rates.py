@@ -16,7 +16,7 @@ from ganglion.progress import print_message
 
 
 def optimizers_of(model: Any) -> list[Any]:
-    """Return the optimizers of a model that have a learning rate of their own."""
+    """Return the optimizers of a model that have their own learning rate."""
     optimizer: Any = getattr(model, "optimizer", None)
     several = getattr(optimizer, "optimizers", None)
     return [optimizer] if several is None else list(several)
@@ -93,7 +93,7 @@ class LearningRateScheduler(Callback):
     Args:
         schedule: A function of the epoch (from 0) and the present learning rate that
             returns the new one; one of the epoch alone is accepted too.
-        verbose: 1 to say what is done.
+        verbose: 1 for messages.
 
     >>> callback = LearningRateScheduler(lambda epoch, rate: rate * 0.9)
     >>> round(callback.schedule(0, 0.1), 3)
@@ -122,7 +122,7 @@ class LearningRateScheduler(Callback):
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
         resumed, self._resumed, self._epoch = self._resumed, None, epoch
         if resumed == epoch:
-            return  # asked a second time, `rate * 0.9` would lower it twice
+            return  # a second call of `rate * 0.9` would lower it twice
         several = optimizers_of(self.model)
         for optimizer in several:
             rate = learning_rate_of(optimizer)
@@ -141,7 +141,7 @@ def _takes_two(schedule: Callable[..., Any]) -> bool:
         inspect.signature(schedule).bind(0, 0.0)
     except TypeError:
         return False
-    except ValueError:  # a function of C says nothing about itself
+    except ValueError:  # a C function without a signature
         pass
     return True
 
@@ -165,7 +165,7 @@ class ReduceLROnPlateau(MonitorCallback):
         monitor: Name of the metric.
         factor: What the learning rate is multiplied by.
         patience: Epochs without improvement after which it is lowered.
-        verbose: 1 to say what is done.
+        verbose: 1 for messages.
         mode: "min", "max", or "auto" to go by the metric.
         min_delta: Least change that counts as an improvement.
         cooldown: Epochs to wait after lowering before counting again.

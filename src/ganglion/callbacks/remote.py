@@ -16,7 +16,7 @@ _SECONDS = 10  # for an answer: a server that hangs must not hang the training
 class RemoteMonitor(Callback):
     """Posts the logs of an epoch to `root + path`, as a form or as JSON.
 
-    A server that cannot be reached is warned of; training goes on.
+    A warning reports a server that cannot be reached; training continues.
 
     >>> RemoteMonitor("http://localhost:9000").path
     '/publish/epoch/end/'

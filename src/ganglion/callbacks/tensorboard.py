@@ -26,7 +26,7 @@ _OLD = ("batch_size", "write_grads", "embeddings_layer_names", "embeddings_data"
 
 
 def _without_old(init: Callable[..., None]) -> Callable[..., None]:
-    """Let `TensorBoard` take, and leave out, arguments that Keras 2 had."""
+    """Make `TensorBoard` accept, and ignore, arguments that Keras 2 had."""
 
     @functools.wraps(init)
     def init_without_old(self: Any, *args: Any, **kwargs: Any) -> None:

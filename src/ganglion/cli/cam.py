@@ -1,4 +1,4 @@
-"""`ganglion cam`: where in its images a model sees what it says."""
+"""`ganglion cam`: where in its images a model sees a class."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def compiler() -> Iterator[Finding]:
         return
     try:
         config.check_environment()
-    except ValueError:  # another check says so; until then, nothing is compiled
+    except ValueError:  # another check reports it; until then, nothing is compiled
         return
     import llvmlite.binding as llvm
 
@@ -110,7 +110,7 @@ def cores() -> Iterator[Finding]:
 def _threads() -> int:
     try:
         return config.threads()
-    except ValueError:  # another check says so
+    except ValueError:  # another check reports it
         return len(limits.usable_cores())
 
 

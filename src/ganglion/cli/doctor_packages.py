@@ -16,7 +16,7 @@ from ganglion.race import machine
 
 TESTED = ((3, 11), (3, 13))  # as `requires-python`; a test compares the two
 FOR_DEVELOPERS = ("dev", "docs")
-RIVALS = "rivals"  # each of them by itself: nobody needs all
+RIVALS = "rivals"  # each of them by itself: few need all
 OPTIONAL = {
     "images": "your own photographs: `train --images`, `predict`, `cam`",
     "pretrained": "a start from ImageNet's weights: `train --pretrained`",

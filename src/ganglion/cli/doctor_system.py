@@ -59,12 +59,12 @@ def _refusal(read: Callable[[], Any]) -> str:
     except ValueError as error:
         return str(error)
     except (ImportError, OSError):
-        pass  # no LLVM: another check says so
+        pass  # no LLVM: another check reports it
     return ""
 
 
 def home() -> Iterator[Finding]:
-    """Check the folder of all that is kept: it can be written, and has room."""
+    """Check the folder of caches and results: it can be written, and has room."""
     folder = config.home()
     mend = "Choose another folder with GANGLION_HOME."
     if refusal := _not_writable(folder):
@@ -95,7 +95,7 @@ def clock() -> Iterator[Finding]:
             skew = os.stat(file.name).st_mtime - time.time()
             is_locked = files.try_lock(file)
     except OSError:
-        return  # another check says that it cannot be written
+        return  # another check reports that it cannot be written
     if abs(skew) > MOST_SKEW:
         ahead = "ahead" if skew > 0 else "behind"
         text = f"the clock of {folder} is {abs(skew):.0f} s {ahead}"

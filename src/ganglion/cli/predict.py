@@ -1,4 +1,4 @@
-"""`ganglion predict` and `ganglion evaluate`: what a model says about images."""
+"""`ganglion predict` and `ganglion evaluate`: what a model predicts for images."""
 
 from __future__ import annotations
 

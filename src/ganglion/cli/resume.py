@@ -28,7 +28,7 @@ def command(
         context: The command that was interrupted, with what it was given.
         last: Parameters with other values than they had, or that were not given; they
             come at the end.
-        without: Parameters that the command which goes on must not have.
+        without: Parameters that the resuming command must not have.
     """
     words: list[str] = []
     arguments: list[str] = []

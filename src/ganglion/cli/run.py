@@ -66,7 +66,7 @@ def run(
 
 
 def choose_keras(script: Path, keras: str) -> None:
-    """Use the defaults of Keras 2 or 3, and say which, and why."""
+    """Use the defaults of Keras 2 or 3, and report which, and why."""
     age = script_age.age_of(script)
     version, reason = age.keras, age.reason
     if keras != "auto":

@@ -26,7 +26,7 @@ NOT_PRETRAINED = ("resume", "epochs", "size", "color", "augment", "batch_size")
 
 @dataclass(frozen=True)
 class Choices:
-    """What `ganglion train --images` is asked for."""
+    """The choices of `ganglion train --images`."""
 
     folder: Path
     test: float | None
@@ -40,8 +40,8 @@ class Choices:
     log: str
     save: Path | None
     resume: Path | None
-    context: typer.Context  # with all that was given, to be repeated
-    watch: Any  # a callback that shows pictures, None if nobody is to watch
+    context: typer.Context  # with all arguments, to be repeated
+    watch: Any  # a callback that shows pictures, None without viewers
 
     def load(self, **form: Any) -> Any:
         """Read the folder; some images find the best epoch, unless it has its own."""
@@ -131,7 +131,7 @@ def train_folder(chosen: Choices, callbacks: list[Any]) -> bool:
 
 
 def _form(chosen: Choices, model: Any) -> dict[str, Any]:
-    """Return how images are read: as a resumed model takes them, or as is asked for."""
+    """Return how images are read: as for the resumed model, or as requested."""
     if model is None:
         return {"size": parse_size(chosen.size), "color": chosen.color}
     from ganglion.images.training import Classifier
@@ -227,7 +227,7 @@ def train_pretrained(chosen: Choices, fine_tune: int, callbacks: list[Any]) -> b
     """Train a head, then the last blocks; return whether it came to its end.
 
     Args:
-        chosen: What `ganglion train --images` was asked for.
+        chosen: The choices of `ganglion train --images`.
         fine_tune: Epochs of the last blocks, after the head's.
         callbacks: What prints a line an epoch.
     """

@@ -38,7 +38,7 @@ def export_model(
         model: A built model.
         filepath: Where to.
         format: The name of a format; by default that of the path's suffix.
-        options: Options of the format; None stands for a default.
+        options: Options of the format; None means the default.
 
     Returns:
         The files, and notes about them.

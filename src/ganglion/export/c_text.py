@@ -193,7 +193,7 @@ class CFunction(CText):
         raise UnsupportedError(f"C99 cannot hold {type(expr).__name__}.")
 
     def _indirect(self, expr: Indirect, indices: Sequence[str], row: str) -> str:
-        """Load from the row an index names; what lies outside of the table is NaN."""
+        """Load from the row that an index selects; NaN outside of the table."""
         within = affine(indices, expr.within, expr.offset)
         inside = self.let("int", f"{row} >= 0 && {row} < {expr.rows}", "inside")
         start = f"({inside} ? (int){row} : 0) * {expr.row_size}"

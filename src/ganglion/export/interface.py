@@ -23,7 +23,7 @@ def identifier(path: Path, name: str | None) -> str:
 
 
 def is_in_file(weights: str) -> bool:
-    """Return whether the option `weights` asks for a file of their own."""
+    """Return whether the option `weights` requests a separate file."""
     if weights not in ("inside", "file"):
         raise ValueError(f"weights={weights!r}: choose 'inside' or 'file'.")
     return weights == "file"

@@ -94,7 +94,7 @@ PORTABLE = Pipeline(
 
 @dataclass(frozen=True)
 class ExportPlan:
-    """Kernels in order, where their buffers lie, and the constants that they read."""
+    """Kernels in order, the offsets of their buffers, and the constants they read."""
 
     inference: Inference
     kernels: tuple[Kernel, ...]

@@ -48,7 +48,7 @@ def write(
     prefix = identifier(path, name)
     binary = compiled(model, prefix, machine, input_signature, calibration=calibration)
     notes = notes_of(binary, calibration)
-    # Python would take digits.so for a module of its own, before digits.py.
+    # Python would import digits.so as a module, before digits.py.
     library = path.with_name(f"lib{path.stem}.so")
     files = {path: stub(binary.interface, library.name).encode()}
     linker = next(filter(None, map(shutil.which, _LINKERS)), None)

@@ -137,7 +137,7 @@ def calibrated(model: Any, sample: Any, input_signature: Any = None) -> Calibrat
 def calibration_if(
     int8: bool, model: Any, sample: Any, input_signature: Any = None
 ) -> Calibration | None:
-    """Return the calibration if int8 is asked for, otherwise None."""
+    """Return the calibration if int8 is requested, otherwise None."""
     if int8:
         return calibrated(model, sample, input_signature)
     if sample is not None:

@@ -22,7 +22,7 @@ from ganglion.export.wasm_file import Segment, finished
 from ganglion.export.wide_floats import in_float32
 
 STACK = 1 << 18  # bytes, from address 0 on
-SECTION = "ganglion"  # of the module: where inputs and outputs lie, as JSON
+SECTION = "ganglion"  # of the module: where inputs and outputs are, as JSON
 # Functions of the C library that JavaScript has, by the names of float32's without f.
 _NAMES = "asin acos atan atan2 cbrt sin cos exp fmod log log1p expm1 pow tanh"
 _MATHS = frozenset(_NAMES.split())

@@ -22,7 +22,7 @@ _I32, _END, _I32_CONST = 0x7F, 0x0B, 0x41
 
 @dataclass(frozen=True)
 class Segment:
-    """Bytes that lie in the memory from the start."""
+    """Bytes that are in memory from the start."""
 
     address: int
     data: bytes

@@ -219,7 +219,7 @@ class LossFunctionWrapper(Loss):
 
 
 class FunctionLoss(LossFunctionWrapper):
-    """A loss class of Keras that stands for a function, and is registered by it.
+    """A loss class of Keras that wraps a function, and is registered under its name.
 
     Its options are the arguments of its `__init__`.
     """
@@ -352,7 +352,7 @@ def masked_weights(
 ) -> Any:
     """Return the weights with zero where the mask is off.
 
-    For a mean, what is left counts for more, so that the mean is over the valid ones.
+    For a mean, the remaining losses count more, so that the mean is over valid ones.
     """
     if mask is None:
         return sample_weight

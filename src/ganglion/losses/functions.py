@@ -1,4 +1,4 @@
-"""The losses: each a function of labels and predictions, and the class it stands for.
+"""The losses: each a function of labels and predictions, and a class that wraps it.
 
 A function returns one loss per sample. Label smoothing touches the labels only: the
 predictions reach the ops as they are, and the cross-entropies take what a softmax or

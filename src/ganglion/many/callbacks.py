@@ -1,4 +1,4 @@
-"""The callbacks of each model of a set: copies, with files of their own."""
+"""The callbacks of each model of a set: copies, with separate files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def callbacks_for(callbacks: Any, index: int, is_one_of_many: bool = True) -> li
     Args:
         callbacks: Callbacks to copy, or a function of the index.
         index: The number of the model.
-        is_one_of_many: Whether copies write to files of their own, named by the index.
+        is_one_of_many: Whether copies write to separate files, named by the index.
     """
     if isinstance(callbacks, OfTrials):
         return callbacks.made(index)
@@ -76,7 +76,7 @@ def _copied(callbacks: Any) -> Any:
 
 
 def _separate(callback: Any, index: int) -> None:
-    """Let a copy write beside those of other models.
+    """Make a copy write to other files than those of other models.
 
     >>> from ganglion.callbacks import CSVLogger
     >>> log = CSVLogger("runs/log.csv")

@@ -1,7 +1,7 @@
 """Models as estimators of scikit-learn, and its searches with all models at once.
 
 This module needs scikit-learn; `ganglion.many` and `ganglion.wrappers` import it when
-one of its names is asked for.
+one of its names is requested.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class _GanglionEstimator(_Estimator):
 
     _loss = ""
     _last: str | None = None
-    # `fit` passes it on to the model: it can be routed, as `set_fit_request` asks for.
+    # `fit` passes it to the model: it can be routed, as `set_fit_request` requests.
     __metadata_request__fit = {"sample_weight": None}  # noqa: RUF012 (scikit-learn's)
 
     def __init__(
@@ -428,7 +428,7 @@ class SKLearnRegressor(RegressorMixin, _KerasEstimator):  # type: ignore[misc]
     Args:
         model: A compiled model, of which a clone is trained; or a function of `X`, `y`
             and more that returns one.
-        warm_start: Whether to go on with the weights of the fit before.
+        warm_start: Whether to continue with the weights of the previous fit.
         model_kwargs: More arguments for the function.
         fit_kwargs: Arguments for the model's `fit`.
     """

@@ -86,7 +86,7 @@ def fit_many(
             `name`. See `grid`, `folds` and `crossed`.
         x: Inputs, as arrays: they are held once for all models.
         y: Targets.
-        batch_size: As in `fit`, like all that is not described here.
+        batch_size: As in `fit`, like all arguments that are not described here.
         epochs: How often each model sees the data.
         verbose: 0 for silence, "auto" or 1 for one line that is drawn over, 2 for a
             line a model.
@@ -101,7 +101,7 @@ def fit_many(
         threads: How many models are trained at the same time; the number of threads of
             `ganglion.config` by default.
         resume: A file for the set. Each model is kept beside it when it is finished,
-            and a call that was stopped goes on with the others.
+            and a call that was stopped continues with the others.
         on: "ray" to train on the Ray cluster that this machine is a part of, or
             "ray://HOST:PORT"; here by default. The builder, the data and the callbacks
             travel there, the models come back.
@@ -111,7 +111,7 @@ def fit_many(
 
     Returns:
         The models and their histories, in the order of the settings. A model whose
-        loss is not a number any more stops, and says so in its `message`.
+        loss is not a number any more stops, as its `message` says.
     """
     common = {
         "epochs": epochs, "validation_split": validation_split, "shuffle": shuffle,
@@ -263,7 +263,7 @@ class Fitting:
         return Interrupted(text, finished)
 
     def _kept_text(self, finished: int, place: str = "") -> str:
-        """Return what is kept of a set that is stopped, and how to go on."""
+        """Return what is saved of a set that is stopped, and how to resume it."""
         count = f"{finished} of {len(self._plans)} models are finished"
         if self._saved is None:
             return (
@@ -383,10 +383,10 @@ class Fitting:
         self._add(member, was_there=before is not None)
 
     def _put_back(self, plan: ModelPlan) -> bool:
-        """Queue a model again that ran out of memory; it is built anew later.
+        """Queue a model again that ran out of memory; it is rebuilt later.
 
         Returns whether this thread must end, so that fewer models train at once. The
-        last thread goes on.
+        last thread continues.
         """
         with self._building:
             self._waiting.appendleft(plan)

@@ -49,7 +49,7 @@ class Member:
 
     @property
     def message(self) -> str | None:
-        """Why training ended early: a loss that was not finite, say. None if not."""
+        """Why training ended early, such as a loss that was not finite; else None."""
         return self.history.message
 
     @property

@@ -28,7 +28,7 @@ from ganglion.many.spaces import (
 from ganglion.training.data_adapters import count
 
 LARGEST_GRID = 1_000_000
-TRIALS = 20  # if nobody says how many
+TRIALS = 20  # by default
 
 
 # ---- choosing trials -----------------------------------------------------------------
@@ -78,7 +78,7 @@ class _OptunaChooser(_Chooser):
         except RuntimeError as error:
             if "Study.stop" not in str(error):
                 raise
-            # The trial is told; its sampler, one of a grid, say, has no more of them.
+            # The trial is reported; its sampler, of a grid for example, has no more.
             self._left = 0
 
     def should_prune(self, trial: Any, value: float, epoch: int) -> bool:
@@ -318,7 +318,7 @@ class _Batch:
         data: tuple[Any, Any],
         arguments: dict[str, Any],
     ) -> None:
-        """Train the trials, and tell their results; also of a part, after Ctrl-C."""
+        """Train the trials, and report their results; also of a part, after Ctrl-C."""
         numbers = [trial.number for trial in self._trials]
         callbacks = OfTrials(arguments.get("callbacks"), numbers, self._pruners)
         rest = {name: value for name, value in arguments.items() if name != "callbacks"}

@@ -344,7 +344,7 @@ class SavedAsItGoes:
 
 
 def _comparable(config: Any) -> Any:
-    """Return the configuration of a model without what any process has of its own."""
+    """Return the configuration of a model without parts that differ by process."""
     if isinstance(config, dict):
         if config.get("class_name") == "__lambda__":  # its code has numbers of lines
             return "a lambda"

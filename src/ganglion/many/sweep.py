@@ -278,7 +278,7 @@ def grows(trained: ModelSet, score: str) -> bool:
 
 
 def score_of(experiment: Experiment, trained: ModelSet) -> tuple[str, str]:
-    """Return the metric that models are judged by, and what is to be said of it."""
+    """Return the metric that models are judged by, and a note on it."""
     default, wanted = default_score(trained), experiment.score
     known = trained[0].history.history
     if wanted is None or wanted in known:

@@ -86,7 +86,7 @@ class LiveTable(Progress):
         self._live: Any = None
 
     def show(self) -> None:
-        """Draw the table anew."""
+        """Redraw the table."""
         from rich.console import Console
         from rich.live import Live
 

@@ -82,7 +82,7 @@ def evaluate_many(
 
 
 def _share_steps(models: list[Any]) -> None:
-    """Let models that share nothing yet share their compiled steps."""
+    """Make models that share nothing yet share their compiled steps."""
     steps = SharedSteps()
     for model in models:
         if model._step_cache.shared is None:
@@ -131,7 +131,7 @@ def _input_like(tensor: Any) -> Any:
 
 
 def _copied(model: Any, index: int) -> Any:
-    """Return a copy with the same weights and a name of its own."""
+    """Return a copy with the same weights and another name."""
     copy = clone_model(model)
     copy.set_weights(model.get_weights())
     copy.name = f"member_{index}"

@@ -323,7 +323,7 @@ class MeanMetricWrapper(Mean):
 
 
 class FunctionMetric(MeanMetricWrapper):
-    """A metric class of Keras that stands for a function, and is registered by it.
+    """A metric class of Keras that wraps a function, and is registered under its name.
 
     Its options are the arguments of its `__init__`.
     """

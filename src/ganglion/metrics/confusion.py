@@ -140,7 +140,7 @@ def top_k_mask(x: Value, k: int) -> Value:
 
 
 class ConfusionMetric(Configured):
-    """A metric over some of the four counts, each a variable of its own."""
+    """A metric over some of the four counts, each with its own variable."""
 
     counted: tuple[str, ...] = COUNTS
     init_thresholds: Any

@@ -69,7 +69,7 @@ def accuracy(y_true: Any, y_pred: Any) -> Any:
 
 @metric_function
 def binary_accuracy(y_true: Any, y_pred: Any, threshold: float = 0.5) -> Any:
-    """Return 1 where the prediction lies on the label's side of a threshold."""
+    """Return 1 where the prediction is on the label's side of a threshold."""
     label, prediction = same_rank(read(y_true), floating(y_pred))
     if label.shape != prediction.shape:
         paired("binary_accuracy", label, prediction)
@@ -153,7 +153,7 @@ class Accuracy(FunctionMetric, fn=accuracy):
 
 
 class BinaryAccuracy(FunctionMetric, fn=binary_accuracy):
-    """How often predictions lie on the label's side of a threshold.
+    """How often predictions are on the label's side of a threshold.
 
     >>> metric = BinaryAccuracy()
     >>> metric.update_state([[1], [1], [0], [0]], [[0.98], [1], [0], [0.6]])

@@ -1,4 +1,4 @@
-"""clone_model: a model of the same shape with new weights, layer by layer if asked."""
+"""clone_model: a model of the same shape with new weights, optionally by layer."""
 
 from __future__ import annotations
 

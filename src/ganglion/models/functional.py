@@ -445,7 +445,7 @@ def _in_keras_order(
 ) -> list[Any]:
     """Return layers and ops, each once: the farthest from the outputs first.
 
-    Equally far ones stand in the order in which a walk from the outputs meets them.
+    Those at equal depth are in the order in which a walk from the outputs reaches them.
     Weights are listed, and numbered in files, in this order.
     """
     entries = [tensor.call for tensor in inputs if tensor.call and _is_entry(tensor)]

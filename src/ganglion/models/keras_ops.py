@@ -214,7 +214,7 @@ def _catch_all(function: Any) -> str:
 
 
 def _call_arguments(function: Any, arguments: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the arguments in order: some classes of Keras want them all."""
+    """Return the arguments in order: some classes of Keras require all of them."""
     parameters = inspect.signature(function).parameters
     values: list[Any] = []
     for name, value in arguments.items():

@@ -209,7 +209,7 @@ class Model(OldMethods):
         return self._network is not None and type(self).call is Model.call
 
     def _cast_float(self, leaf: Any) -> Any:
-        # The inputs of a graph say their types; its layers cast as they compute.
+        # The inputs of a graph have types; its layers cast as they compute.
         return leaf if self._replays() else super()._cast_float(leaf)
 
     def _infer(self, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -291,7 +291,7 @@ class Model(OldMethods):
         self.built = True
 
     def _build_once(self, shapes: Any) -> None:
-        # A subclass without a `build` of its own builds its layers while it is called.
+        # A subclass without its own `build` builds its layers while it is called.
         if type(self).build is not Model.build:
             super()._build_once(shapes)
         elif self._network is None:
@@ -350,7 +350,7 @@ class Model(OldMethods):
 
         Args:
             filepath: Where to.
-            format: One of `ganglion.export.formats`; by default the suffix says it.
+            format: One of `ganglion.export.formats`; by default that of the suffix.
             verbose: Whether to print what was written; by default yes.
             input_signature: The shape and type of each input, where the model leaves
                 sizes open.
@@ -381,7 +381,7 @@ class Model(OldMethods):
         saving.load_weights(self, filepath, skip_mismatch=skip_mismatch, **kwargs)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Let a model be pickled and copied, by way of its file format.
+        """Support pickling and copying, by way of the model's file format.
 
         A subclass that has no weights yet, or cannot be made from its configuration, is
         taken as it is, attribute by attribute.

@@ -58,7 +58,7 @@ class Sequential(Model):
         )
 
     def add(self, layer: Any, rebuild: bool = True) -> None:
-        """Append a layer, or say what the input looks like."""
+        """Append a layer, or specify the input."""
         if isinstance(layer, KerasTensor) and layer.call is not None:
             layer = layer.call.operation
         if not isinstance(layer, Layer):

@@ -358,7 +358,7 @@ class Adafactor(Optimizer):
         dtype = variable.dtype
         rate, gradient = cast_to(dtype, learning_rate, gradient)
         step = ops.cast(self.iterations + 1, dtype)
-        # Keras limits the rate whatever `relative_step` says, and so do we.
+        # Keras limits the rate regardless of `relative_step`, and so do we.
         rate = ops.minimum(rate, 1.0 / ops.sqrt(step))
         alpha = ops.maximum(_rms(variable), self.epsilon_2) * rate
         square = ops.square(gradient) + self.epsilon_1

@@ -60,7 +60,7 @@ def number(
     open_low: bool = False,
     open_high: bool = False,
 ) -> float:
-    """Return an argument as a float, refusing what lies outside of its range."""
+    """Return an argument as a float, if it is within its range."""
     if isinstance(value, (Variable, np.ndarray)) and value.shape == ():
         value = float(value)
     is_number = isinstance(value, (int, float, np.integer, np.floating))

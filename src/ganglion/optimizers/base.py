@@ -171,7 +171,7 @@ class Optimizer(GraphUpdates):
 
     @property
     def learning_rate(self) -> Any:
-        """The learning rate: a variable, or what the schedule says now.
+        """The learning rate: a variable, or the current value of the schedule.
 
         Assigning a number changes the variable, which needs no new compilation.
         """
@@ -224,7 +224,7 @@ class Optimizer(GraphUpdates):
         return self._variables + [slot for slot in self._held() if slot not in known]
 
     def _held(self) -> Iterator[Variable]:
-        """Yield variables that a subclass keeps in attributes of its own."""
+        """Yield variables that a subclass keeps in its own attributes."""
         for value in vars(self).values():
             for item in value if isinstance(value, list) else [value]:
                 if isinstance(item, Variable):
@@ -401,7 +401,7 @@ class Optimizer(GraphUpdates):
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
-        """Move one variable; every optimizer says how."""
+        """Update a variable; every optimizer implements this."""
         raise NotImplementedError(f"{type(self).__name__} has no `update_step`.")
 
     def assign(self, variable: Variable, value: Any) -> None:
@@ -663,7 +663,7 @@ class Optimizer(GraphUpdates):
         var_list: Iterable[Variable] | None = None,
         var_names: Iterable[str] | None = None,
     ) -> None:
-        """Let no weight decay act on these variables, or on names with these parts."""
+        """Exclude these variables from weight decay, or names with these parts."""
         if self.built:
             raise ValueError(
                 "Call `exclude_from_weight_decay` before the optimizer is built."
@@ -808,7 +808,7 @@ def _full_signature(function: Callable[..., None]) -> inspect.Signature:
 
 # ---- updates that are made again -----------------------------------------------------
 # Most optimizers do the same to every element of every variable. Then what was traced
-# once need not be traced for each: its nodes are made anew on other values.
+# once need not be traced for each: its nodes are copied with other inputs.
 
 
 def elementwise(update_step: F) -> F:

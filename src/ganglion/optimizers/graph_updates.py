@@ -42,7 +42,7 @@ class GivenLoss(NamedTuple):
 
 
 class _Collecting(threading.local):
-    slots: list[Variable] | None = None  # of the optimizer that is asked for updates
+    slots: list[Variable] | None = None  # of the optimizer that computes updates
     used = 0
 
 
@@ -50,12 +50,12 @@ _collecting = _Collecting()
 
 
 def is_collecting() -> bool:
-    """Return whether an optimizer of a script is being asked for its updates."""
+    """Return whether an optimizer of a script is computing its updates."""
     return _collecting.slots is not None
 
 
 def are_handed_over() -> bool:
-    """Return whether assignments are handed to whoever makes them.
+    """Return whether assignments are passed to their caller.
 
     So it is in `get_updates`, and in Keras 2 in the `call` of a layer, whose
     `add_update` takes them: they are made in steps that train.
@@ -88,7 +88,7 @@ def _collected(slots: list[Variable]) -> Iterator[None]:
 
 
 def without_rate(initialize: F) -> F:
-    """Let an optimizer of a script leave out the rate, which is its own affair."""
+    """Allow an optimizer of a script to omit the rate, which it manages itself."""
 
     @functools.wraps(initialize)
     def initialized(self: GraphUpdates, *args: Any, **kwargs: Any) -> None:

@@ -60,7 +60,7 @@ def _steps(step: Any) -> Any:
 
 
 def _number(schedule: LearningRateSchedule, name: str) -> Any:
-    """Return a number of a schedule as a float that steps are told."""
+    """Return a number of a schedule as a float that is an input of steps."""
     value = getattr(schedule, name)
     return told(schedule, name, float(value)) if is_weak(value) else value
 

@@ -101,7 +101,7 @@ def vector_width() -> str:
 
 
 def bf16() -> str:
-    """Return which instructions multiply bfloat16, where that is asked for."""
+    """Return which instructions multiply bfloat16, if that is requested."""
     if registry.available()["cpu"]:  # a reason why it cannot run
         return "unknown"
     from ganglion.compiler.cpu import features
@@ -254,7 +254,7 @@ def install_size(engine: Engine, device: str = "cpu") -> int:
     sizes = _sizes([f"{name}[{extras.get(name, '')}]" for name in names])
     if not ours:
         return sum(sizes.values())
-    del sizes[DISTRIBUTION]  # weighed where it lies, installed by a link or copied
+    del sizes[DISTRIBUTION]  # weighed where it is, installed by a link or copied
     needed = {name for need in needs(DISTRIBUTION, "") for name, _ in _parts(need)}
     if not needed or not all(sizes[name] for name in needed):
         return 0

@@ -1,4 +1,4 @@
-"""One run of a race on a pretrained start, in a process of its own.
+"""A run of a race on a pretrained start, in a separate process.
 
 Reads a task as JSON from standard input, and prints what it measured as JSON. Both
 engines are given the same decoded pixels, labels and ImageNet weights.

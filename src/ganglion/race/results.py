@@ -25,7 +25,7 @@ _NOT_IN_JSON = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 class ResultsError(ValueError):
-    """A results file that cannot be read; says which, why, and what to do."""
+    """A results file that cannot be read; the text says which, why, and a remedy."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Skipped:
-    """An engine that was asked for and is not here; the reason says how to get it."""
+    """An engine that was requested and is missing; the reason says how to get it."""
 
     engine: str
     reason: str
@@ -149,7 +149,7 @@ class Race:
     on: str = ""  # the cluster; one machine if empty
     images: dict[str, Any] = field(default_factory=dict)  # the folder, if it is of one
     exact_steps: tuple[ExactSteps, ...] = ()  # none where float32 keeps in step
-    limit: float = 0.0  # seconds a run may take, as asked for; 0: by trial
+    limit: float = 0.0  # seconds a run may take, if requested; 0: by trial
     memory: int = 0  # bytes of address space a run may take; 0: any
     score: str = "accuracy"  # one of SCORES
     schema: int = SCHEMA
@@ -177,7 +177,7 @@ def save(race: Race, folder: str | Path) -> Path:
 
 
 def load(folder_or_file: str | Path) -> Race:
-    """Read a race from its folder or file; a `ResultsError` says what is wrong."""
+    """Read a race from its folder or file; a `ResultsError` explains failures."""
     path = Path(folder_or_file)
     if path.is_dir():
         path = path / FILE
@@ -222,7 +222,7 @@ def _check_schema(path: Path, data: Any) -> None:
 
 
 class _WrongError(ValueError):
-    """A value that does not fit; says where it stands and what belongs there."""
+    """A value that does not fit; the text says where it is and what belongs there."""
 
 
 _NAMES: dict[Any, str] = {int: "an integer", str: "a text", bool: "true or false"}
@@ -280,7 +280,7 @@ def _types(kind: Any) -> dict[str, Any]:
 
 
 def _check(race: Race) -> None:
-    """Check what types do not say."""
+    """Check what types do not express."""
     if race.device not in DEVICES:
         raise _WrongError(f"device must be one of {DEVICES}, not {_brief(race.device)}")
     if race.score not in SCORES:

@@ -30,7 +30,7 @@ from ganglion.recipes import Recipe
 FIRST_STEPS = 20
 TOLERANCE = 1e-3  # of a loss, relative
 ROUNDED = {"tf32": 2e-3, "bf16": 2e-2}  # the same, where operands have fewer bits
-NOISY = 0.05  # the same, where every engine draws random numbers of its own
+NOISY = 0.05  # the same, where every engine draws its own random numbers
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Job:
-    """One engine at work, with all that is needed to do it anywhere."""
+    """An engine at work, with everything that is needed to do it anywhere."""
 
     engine: Engine
     settings: Settings
@@ -239,7 +239,7 @@ def new_run(engine: str, settings: Settings, number: int, **more: Any) -> Run:
 
 
 def run_once(job: Job, watch: Watch) -> Run:
-    """Run an engine once, in a process of its own; a failure is a result, too."""
+    """Run an engine once, in a separate process; a failure is a result, too."""
     settings, name = job.settings, job.engine.name
     run = new_run(name, settings, job.number, form=job.form)
     try:

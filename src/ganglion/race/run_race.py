@@ -289,7 +289,7 @@ class RaceRunner:
         self, base: Settings, known: dict[str, Examined], jobs: dict[str, Job]
     ) -> None:
         """Compare the first steps in float64 where they differ in float32."""
-        if self._recipe.is_noisy:  # not by rounding: each draws numbers of its own
+        if self._recipe.is_noisy:  # not by rounding: each engine draws its own numbers
             return
         due = [
             replace(jobs[entry.engine], form=entry.form)

@@ -43,7 +43,7 @@ class Watch:
         )
 
     def at_work(self, engine: str, tasks: list[str]) -> None:
-        """Show all that an engine does on a cluster; plain lines have shown it."""
+        """Show what an engine is doing on a cluster; plain lines have shown it."""
 
     def finished(self, run: Run) -> None:
         """Show that a run is over."""
@@ -80,7 +80,7 @@ class _Row:
 
 
 class LiveWatch(Watch):
-    """A table with a line for each engine, drawn anew as things happen."""
+    """A table with a line for each engine, redrawn as things happen."""
 
     def __init__(self, engines: tuple[str, ...], runs: int) -> None:
         from rich.console import Console

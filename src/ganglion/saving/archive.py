@@ -69,7 +69,7 @@ def write(model: Any, file: BinaryIO, dated: bool = True) -> None:
 
 def is_model(layer: Any) -> bool:
     """Return whether this is a model, not a layer that can be saved by itself."""
-    return hasattr(layer, "fit")  # imports go only downward, `Model` lies above
+    return hasattr(layer, "fit")  # `Model` is above: it cannot be imported here
 
 
 def _assets_of(model: Any) -> dict[str, bytes]:
@@ -148,7 +148,7 @@ def _use_assets(model: Any, assets: dict[str, bytes]) -> None:
 
 
 def _load_assets(owner: Any, assets: dict[str, bytes], folder: str) -> None:
-    """Let a layer of the user's read its files from a folder."""
+    """Let a user's layer read its files from a folder."""
     with tempfile.TemporaryDirectory() as place:
         for name, data in assets.items():
             if not name.startswith(f"{folder}/"):
@@ -179,7 +179,7 @@ def rebuilt(entry: dict[str, Any]) -> Any:
 
 
 def compile_model(model: Any, training: Any) -> None:
-    """Compile a model as its file says, if the file says so."""
+    """Compile a model as its file specifies, if it does."""
     if not training:
         return
     if not isinstance(training, dict):

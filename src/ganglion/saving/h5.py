@@ -181,7 +181,7 @@ def array(dataset: Any) -> np.ndarray:
 
 
 def _is_bfloat16(dataset: Any) -> bool:
-    """Return whether pairs of bytes are numbers, which an attribute of Keras' says."""
+    """Return whether pairs of bytes are numbers, by an attribute of Keras."""
     if dataset.dtype != np.dtype("V2"):
         return False
     return bool(attribute(dataset, "dtype", "") == BFLOAT16.name)
@@ -232,7 +232,7 @@ def _check_attribute(owner: Any, name: str) -> None:
         raise ValueError(f"its attribute {name!r} is neither text nor a number.")
     size = kind.get_size()
     if is_text and kind.is_variable_str():
-        # Each may name the same long text, and is read as one of its own.
+        # Each may refer to the same long text, and is read as its own.
         size = owner.file.id.get_filesize() if count > 1 else size
     budget.take(count * size, f"its attribute {name!r}")
 

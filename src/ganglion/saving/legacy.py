@@ -28,7 +28,7 @@ def is_legacy(file: Any) -> bool:
 
 
 def write(model: Any, file: Any, keeps_optimizer: bool = True) -> None:
-    """Write a model into an open HDF5 file, its optimizer if wanted."""
+    """Write a model into an open HDF5 file, with its optimizer if requested."""
     for layer in model._flatten_layers():
         if getattr(layer, "asset_files", dict)():
             raise ValueError(
@@ -121,7 +121,7 @@ def read(file: Any, custom_objects: Any, compiled: bool) -> Any:
 def _heed_version(version: str, text: str) -> None:
     """Give functions that Keras 3 changed the meaning they had when a file was written.
 
-    A model does not say which one it was trained with; the version of the file does.
+    A model does not record which one it was trained with; the file's version does.
     """
     if version.startswith(("1.", "2.")) and '"hard_sigmoid"' in text:
         keras2.note(f"`hard_sigmoid` of Keras {version}", "another function")

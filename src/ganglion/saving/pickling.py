@@ -68,7 +68,7 @@ def restored(data: bytes, objects: dict[str, Any], attributes: dict[str, Any]) -
 
 
 def _attributes(model: Any) -> dict[str, Any]:
-    """Return what a file does not hold: the user's own numbers, say."""
+    """Return what a file does not contain: the user's own numbers, for example."""
     attributes = {
         name: value
         for name, value in vars(model).items()

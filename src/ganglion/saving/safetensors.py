@@ -1,7 +1,7 @@
 """The file format safetensors: a length, a header in JSON, and the bytes of arrays.
 
-Nothing in such a file is code. All that its header says is checked before memory is
-taken for it: arrays lie in the file, one behind the other, without overlap or gap.
+Nothing in such a file is code. Everything in its header is checked before memory is
+allocated for it: arrays are in the file one after the other, without overlap or gap.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Where training stands, beyond weights and optimizer: what a resumed run needs.
+"""The state of training beyond weights and optimizer, which a resumed run needs.
 
-It lies in a group of the weights file at which Keras does not look: random states, the
+It is in a group of the weights file that Keras ignores: random states, the
 position in the data and its order, the epoch, the sums of the metrics, and what
 callbacks remember of a run that is not over. The last is plain data: JSON, with arrays
 beside it; whatever a file holds, nothing else is read back.

@@ -271,7 +271,7 @@ Group = tuple[str, ...]  # names of tensors of one module
 def _groups(names: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """Return the names of tensors by module and by the name within it.
 
-    The layers of a stacked LSTM of PyTorch are modules of their own here.
+    The layers of a stacked LSTM of PyTorch are separate modules here.
     """
     groups: dict[str, dict[str, str]] = defaultdict(dict)
     for name in names:

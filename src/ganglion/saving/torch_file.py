@@ -51,7 +51,7 @@ _DTYPES = {
 
 @dataclass(frozen=True)
 class Storage:
-    """A run of numbers that lies elsewhere in the file."""
+    """A run of numbers that is elsewhere in the file."""
 
     key: str
     dtype: np.dtype
@@ -114,7 +114,7 @@ def _from_zip(file: BinaryIO) -> dict[str, np.ndarray]:
             # attack.
             if info.compress_type != zipfile.ZIP_STORED:
                 raise RefusedError(f"its member {name!r:.80} is compressed")
-            # Members may lie over each other, so that many are of the same bytes.
+            # Members may overlap, so that many have the same bytes.
             budget.take(info.file_size, f"its member {name!r:.80}")
             try:
                 return archive.read(info)
@@ -204,11 +204,11 @@ def _arrays(
 
 
 def _viewed(name: str, tensor: Tensor, numbers: np.ndarray) -> np.ndarray:
-    """Return a copy of the view; it must lie in its storage."""
+    """Return a copy of the view; it must be within its storage."""
     size = math.prod(tensor.shape)
     axes = list(zip(tensor.shape, tensor.strides, strict=True))
     last = tensor.offset + sum((length - 1) * stride for length, stride in axes)
-    # Strides of zero would let a few numbers pose as any amount.
+    # With strides of zero, a few numbers could pose as any amount.
     if size and (last >= len(numbers) or size > len(numbers)):
         raise RefusedError(f"the tensor {name!r:.80} reaches beyond its numbers")
     # Any number of tensors may be of the same numbers.
@@ -264,7 +264,7 @@ def _number(value: int) -> bytes:
 
 
 def _tensor_code(key: str, array: np.ndarray, kind: str) -> bytes:
-    """Return the part of a pickle that stands for a tensor."""
+    """Return the part of a pickle that represents a tensor."""
     module, _, name = kind.rpartition(".")
     storage = _text("storage") + f"c{module}\n{name}\n".encode() + _text(key)
     storage = b"(" + storage + _text("cpu") + _number(array.size) + b"tQ"

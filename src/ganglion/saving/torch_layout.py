@@ -319,7 +319,7 @@ def _attention(layer: Any, shapes: Mapping[str, Shape], image: Shape | None) -> 
 def whole_variables(layer: Any) -> dict[str, Variable] | None:
     """Return the variables of a layer and its parts that PyTorch has as one module.
 
-    None for a layer whose parts are modules of their own.
+    None for a layer whose parts are separate modules.
     """
     if rnn_order(layer) is not None and layer.built:
         return _named(layer.cell)

@@ -1,6 +1,6 @@
 """Weights in HDF5, in the groups in which Keras 3 puts them.
 
-A layer's arrays lie at ``<path>/vars/<n>``. The path is made of attribute names and, in
+A layer's arrays are at ``<path>/vars/<n>``. The path is made of attribute names and, in
 lists, of class names with a number (``layers/dense_1``): names of layers differ from
 run to run, their paths do not.
 """
@@ -27,7 +27,7 @@ _OLD_LAYERS = "_layer_checkpoint_dependencies"  # Keras 2.13's name of "layers"
 
 
 class Part:
-    """A layer or an optimizer, and where its arrays lie in a file."""
+    """A layer or an optimizer, and where its arrays are in a file."""
 
     def __init__(self, path: str, owner: Any) -> None:
         self.path, self.owner = path, owner
@@ -45,7 +45,7 @@ class Part:
         return list(self.owner._own_variables())
 
     def overrides(self, method: str) -> bool:
-        """Return whether this is a layer that saves or loads in a way of its own."""
+        """Return whether a layer saves or loads in its own way."""
         own = getattr(type(self.owner), method)
         if self.is_optimizer or getattr(self.owner, "saves_plainly", False):
             return False
@@ -84,12 +84,12 @@ class _Walk:
     """One way through a model, which passes each layer once."""
 
     def __init__(self, skipped: Iterable[Any], file: Any) -> None:
-        # Kept alive by its number: of a list that is gone, another could get it.
+        # Kept alive, so that its id is not reused by another list.
         self._seen = {id(owner): owner for owner in skipped}
         self._file = file
 
     def of(self, owner: Any, path: str) -> Iterator[Part]:
-        """Yield a layer or an optimizer, and all that it holds."""
+        """Yield a layer or an optimizer, and everything in it."""
         if id(owner) in self._seen:
             return
         self._seen[id(owner)] = owner
@@ -203,7 +203,7 @@ def read(
             continue
         datasets = dict(file.get(name, {}))
         problem = _problem(part, datasets)
-        # One with a way of its own decides what it means that the file has nothing.
+        # A layer with its own way decides what it means if the file has nothing.
         is_asked = part.overrides("load_own_variables") and not skip_mismatch
         if problem:
             problems.append(problem)

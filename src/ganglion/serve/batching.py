@@ -43,7 +43,7 @@ class Job:
 
 
 class Batcher:
-    """Computes the rows of many requests together, in a thread of its own.
+    """Computes the rows of many requests together, in a separate thread.
 
     Args:
         compute: Functions by the kind of their computation; each takes an array per

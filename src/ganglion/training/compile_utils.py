@@ -573,9 +573,9 @@ class Outputs:
         )
 
     def align(self, values: Any, kind: str, wanted: list[bool]) -> list[Any]:
-        """Return the labels (or weights) of each output; all wanted ones must be there.
+        """Return the labels (or weights) of each output; required ones must be there.
 
-        A list may leave out the outputs that are not wanted.
+        A list may omit the outputs that are not required.
         """
         aligned = self._aligned(to_array(values), kind, wanted)
         for name, value, is_wanted in zip(self.names, aligned, wanted, strict=True):

@@ -30,7 +30,7 @@ PADDING = "padding"  # the column of a padded table: how many times longer it be
 
 
 def count(value: Any, name: str, least: int = 1) -> int | None:
-    """Return an integer of at least ``least``; None stands for no choice.
+    """Return an integer of at least ``least``; None means no choice.
 
     >>> count(0, "steps_per_epoch")
     Traceback (most recent call last):
@@ -215,7 +215,7 @@ class Table:
         self._checked: set[ColumnLimit] = set()
 
     def as_keras2_list(self) -> list[np.ndarray]:
-        """Return inputs, targets and weights as Keras 2 told them to callbacks."""
+        """Return inputs, targets and weights as Keras 2 passed them to callbacks."""
         x, y, weights = (
             [leaf for leaf in tree.flatten(part) if leaf is not None]
             for part in self.parts
@@ -440,7 +440,7 @@ def _changing_table(
 def validation_source(
     model: TrainableModel, validation_data: Any, batch_size: int | None = None
 ) -> Source:
-    """Return the source that `validation_data` stands for."""
+    """Return the source for `validation_data`."""
     x, y, own_size, shuffle = as_rows(validation_data, None, None)
     if shuffle is not None:
         held_out = table(model, x, y)

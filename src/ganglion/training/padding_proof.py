@@ -253,7 +253,7 @@ def counts_by_step(model: Any, rule: PaddingRule, y: Any) -> bool:
             outputs.assign_lists(argument, "metrics")
             for argument in model._compile_metrics.arguments
         ]
-    except (KeyError, ValueError):  # the step itself says what is wrong
+    except (KeyError, ValueError):  # the step itself reports the error
         return False
     for number, has_steps in enumerate(rule.has_steps):
         label, output = labels[number], outputs.leaves[number]

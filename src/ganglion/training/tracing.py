@@ -228,7 +228,7 @@ def loss_of(model: TrainableModel, batch: Batch, y_pred: Any, training: bool) ->
 
 
 def _scale_masks(y_pred: Any, share: Value | None) -> None:
-    """Let the steps of a padded batch count as much as without padding.
+    """Scale results so that the steps of a padded batch count as without padding.
 
     A metric averages over the steps of a row before it sums over batches.
     """

@@ -61,7 +61,7 @@ class Trainer(Layer):
         self._compile_arguments: dict[str, Any] = {}
         self._chosen_weights: list[Variable] | None = None
         self.training_state = TrainingState()
-        # Plain data that goes into the model's file and comes back: class names, say.
+        # Plain data that is saved with the model, such as class names.
         self.notes: dict[str, Any] = {}
 
     # ---- compile -----------------------------------------------------------------

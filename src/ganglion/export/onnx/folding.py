@@ -70,7 +70,7 @@ def _constant(node: OnnxNode, values: Sequence[Any]) -> np.ndarray:
         sizes = values[0].array.tolist()
         filled = attrs.get("value", np.zeros(1, np.float32))
         if UNKNOWN in sizes:
-            # One row stands for all: it is repeated where it is used.
+            # A single row represents all: it is repeated where it is used.
             sizes = [1 if size == UNKNOWN else size for size in sizes]
         return _filled(sizes, filled.reshape(-1)[0])
     for name, dtype in (
@@ -289,7 +289,7 @@ def _product(f: Importer, node: OnnxNode, arrays: Sequence[Any]) -> np.ndarray:
     return np.prod(arrays[0], axis=axes, keepdims=keep, dtype=arrays[0].dtype)
 
 
-# Elementwise operators without a rule of their own, that constants may go through.
+# Elementwise operators without a rule, that constants may go through.
 _SMALL_ONLY = ("Relu", "Sigmoid", "Tanh", "Exp", "Log", "Erf", "Sign", "Round", "Sin",
                "Cos", "Reciprocal", "Clip", "LeakyRelu", "Softplus", "GreaterOrEqual",
                "LessOrEqual", "Xor")  # fmt: skip

@@ -118,7 +118,7 @@ class GraphWriter:
         return b.reshaped(line, numbers.sizes)
 
     def _expanded(self, node: Node) -> str:
-        """Repeat a value; along axes that it has already, nothing is said."""
+        """Repeat a value; nothing is written for axes that it has already."""
         (x,) = node.inputs
         sizes, known = self.shape(node), self.shape(x)
         known = [*[0] * (len(sizes) - len(known)), *known]

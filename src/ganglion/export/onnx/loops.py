@@ -1,4 +1,4 @@
-"""A loop over time as ONNX's Scan, whose body is a graph of its own."""
+"""A loop over time as ONNX's Scan, whose body is a graph."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _body(
     carries: int,
     stacked: int,
 ) -> object:
-    # Shapes may depend on the rows, so that only their ranks are said.
+    # Shapes may depend on the rows, so that only their ranks are written.
     values = body.inputs[: carries + stacked]
     inputs = [
         value_info(name, value.dtype, [None] * value.ndim)

@@ -255,7 +255,7 @@ def _concat(w: GraphWriter, node: Node) -> None:
 
 
 def _first_axis(value: Value, axis: int) -> int:
-    """Return where an axis lies if channels come first."""
+    """Return where an axis is if channels come first."""
     if axis == value.ndim - 1:
         return 1
     return axis if axis == 0 else axis + 1

@@ -48,7 +48,7 @@ class RowsError(ValueError):
 
 
 def size_of(first: int, second: int) -> Size:
-    """Return what two sizes stand for.
+    """Return what two sizes represent.
 
     >>> size_of(5, 5), size_of(22, 26)
     (5, Rows(times=2))
@@ -109,7 +109,7 @@ class Twins:
     def sizes(
         self, value: Value, first: Iterable[int], second: Iterable[int]
     ) -> list[Size]:
-        """Return the sizes that pairs stand for; errors name the layer."""
+        """Return the sizes that pairs represent; errors name the layer."""
         try:
             return [size_of(a, b) for a, b in zip(first, second, strict=True)]
         except RowsError as error:

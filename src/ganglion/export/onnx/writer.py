@@ -25,7 +25,7 @@ from ganglion.export.onnx.parsing import MOST_BYTES
 from ganglion.export.onnx.symbols import ROWS, Rows, Twins
 
 OPSET = 18  # of early 2023: every runtime of today reads it
-NEWEST_OPSET = 22  # that says nothing else of what is written
+NEWEST_OPSET = 22  # whose operators are the same as the version that is written
 _IR_VERSIONS = {18: 8, 19: 9, 20: 9, 21: 10, 22: 10}  # that came with each
 _BATCH = "batch"
 

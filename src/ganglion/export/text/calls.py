@@ -77,7 +77,7 @@ class FrontCode:
             self._places.append(place)
 
     def place(self, name: str) -> InputArgument | Memory:
-        """Return where an input of the graph lies, by its name."""
+        """Return the address of an input of the graph, by its name."""
         names = [value.name for value in self._front.values]
         return self._places[names.index(name)]
 
@@ -174,7 +174,7 @@ class FrontCode:
         yield RoutineCall("end_cross", (out, count, step.bins))
 
     def _whole(self, number: int, count: int) -> Any:
-        """Return where numbers lie as int64, after a call that makes them so."""
+        """Return the address of numbers as int64, after a call that converts them."""
         dtype = self._front.values[number].dtype
         if dtype == INT64:
             return self._places[number]

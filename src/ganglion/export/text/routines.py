@@ -40,7 +40,7 @@ def is_punctuation(letter: int) -> int:
 
 
 def lowered(letter: int, lower: int) -> int:
-    """Return a letter, small if that is asked for."""
+    """Return a letter, in lower case if requested."""
     return letter + 32 * (lower & (letter >= 65) & (letter <= 90))
 
 
@@ -104,7 +104,7 @@ def slot_of(word: Bytes, length: int, mask: int) -> int:
 
 
 def is_same(word: Bytes, letters: Bytes, start: int, length: int) -> int:
-    """Return whether a word lies at some place among letters."""
+    """Return whether a word is at some position among letters."""
     i = 0
     while i < length and word[i] == letters[start + i]:
         i += 1
@@ -260,7 +260,7 @@ def remainder(number: int, divisor: int) -> int:
 
 
 def signed_remainder(number: int, divisor: int) -> int:
-    """Return what is left of a number with a sign; it is never negative."""
+    """Return the remainder of a number with a sign; it is never negative."""
     if (number >> 63) == 0:
         return remainder(number, divisor)
     rest = remainder(0 - number, divisor)

@@ -89,7 +89,7 @@ def routine(name: str) -> Routine:
 
 
 def needed(names: Iterable[str]) -> list[Routine]:
-    """Return functions and all that they call, callees first."""
+    """Return functions and everything they call, callees first."""
     ordered: dict[str, Routine] = {}
 
     def visit(name: str) -> None:
@@ -254,7 +254,7 @@ def as_llvm(
 
 
 class _LlvmText:
-    """A routine; its variables lie on the stack until LLVM keeps them in registers."""
+    """A routine; its variables are on the stack until LLVM moves them to registers."""
 
     def __init__(self, own: Routine, source: str, signed: bool) -> None:
         self._own, self._signed = own, signed

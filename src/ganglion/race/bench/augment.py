@@ -179,7 +179,7 @@ def _prepare(costs: Costs, engines: list[Engine], pair: list[Bench]) -> list[Run
 
 
 def notes(costs: Costs) -> list[str]:
-    """Return what else there is to say."""
+    """Return further notes."""
     texts = [
         f"{cost.engine}: {cost.problem.splitlines()[0]}"
         for cost in costs.entries

@@ -197,7 +197,7 @@ def summary(results: list[Result]) -> list[list[str]]:
 
 
 def print_table(results: list[Result]) -> None:
-    """Print what was measured of a network, and what else there is to say."""
+    """Print what was measured of a network, and further notes."""
     texts = [note for result in results for note in _notes(result)]
     title = report.title(results[0])
     report.print_result(title, COLUMNS, summary(results), dict.fromkeys(texts))

@@ -83,7 +83,7 @@ def _in(precision: str) -> str:
     return "" if precision == "float32" else f" in {precision}"
 
 
-# ---- what a result says --------------------------------------------------------------
+# ---- what a result reports -----------------------------------------------------------
 
 Cell = Callable[[Result, Entry], str]
 _TIMES: dict[str, Cell] = {
@@ -149,7 +149,7 @@ def verdict(result: Result) -> str:
 
 
 def notes(result: Result) -> list[str]:
-    """Return what else there is to say: problems, other forms, the data."""
+    """Return further notes: problems, other forms, the data."""
     texts = []
     if result.peak:
         peaks = ", ".join(f"{name} {peak:.0f}" for name, peak in result.peak.items())

@@ -32,7 +32,7 @@ class Entry:
 
     @property
     def quartiles(self) -> tuple[float, float]:
-        """Return between which times half of the rounds lie."""
+        """Return the quartiles of the rounds' times."""
         low, high = np.quantile(self.milliseconds, (0.25, 0.75))
         return float(low), float(high)
 

@@ -38,7 +38,7 @@ QUIET = 0.1  # the share of the cores that others may use without a remark
 PAUSE = 0.2  # threads of the engine before may still be spinning
 # Relative, of the first batch's loss, and after one update, which rounding moves more.
 TOLERANCES = {"float32": (1e-3, 1e-2), "tf32": (2e-3, 5e-2), "bf16": (2e-2, 3e-1)}
-NOISY = (5e-2, 3e-1)  # where every engine draws random numbers of its own
+NOISY = (5e-2, 3e-1)  # where every engine draws its own random numbers
 INTERRUPTED = "Interrupted: this is what was measured so far."
 _STAT = Path("/proc/stat")
 
@@ -106,7 +106,7 @@ def busy(seconds: float = 1.0) -> float:
 
 
 def busy_text(share: float) -> str:
-    """Return how busy the machine was, to be gone on from."""
+    """Return how busy the machine was, as the start of a measurement."""
     return f"Other work took {share:.0%} of all cores when this began"
 
 
@@ -189,7 +189,7 @@ def _peak(meter: Process, threads: int, before: dict[str, float]) -> dict[str, f
     time.sleep(PAUSE)
     try:
         now = meter.ask("peak", threads=threads)
-    except EngineError:  # the engine of the same name will say what is wrong
+    except EngineError:  # the engine of the same name will report the error
         return before
     return {name: max(value, before.get(name, 0.0)) for name, value in now.items()}
 
@@ -210,7 +210,7 @@ class Figure:
     def ask(
         self, worker: Process, times: int, limit: float | None = None
     ) -> dict[str, Any]:
-        """Let a worker do it some times; return how long it took and what came out."""
+        """Run a worker's task some times; return how long it took, and its results."""
         if not self.rows:
             return worker.ask("run", limit, steps=times)
         sizes = list(self.sizes)
@@ -235,7 +235,7 @@ class Running:
 
 
 class Bench:
-    """Prepares engines and lets them take turns."""
+    """Prepares engines and runs them in alternation."""
 
     def __init__(
         self,
@@ -270,7 +270,7 @@ class Bench:
         return running
 
     def _begin_all(self, engines: list[Engine]) -> None:
-        """Let all engines import, build and compile at once: not what a GPU is for.
+        """Let all engines import, build and compile at once: not on a GPU.
 
         What tunes itself on the GPU waits for its turn.
         """
@@ -289,7 +289,7 @@ class Bench:
         return self.choose(forms, entry)
 
     def choose(self, forms: list[Running], entry: Entry) -> Running | None:
-        """Let forms that are ready take turns, and keep the fastest."""
+        """Run the forms that are ready in alternation, and keep the fastest."""
         for number in range(TRIALS if len(forms) > 1 else 1):
             forms = self.take_turns(forms, number)
         for form in forms:

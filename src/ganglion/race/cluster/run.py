@@ -28,7 +28,7 @@ from ganglion.system.ray_cluster import address_of, connected
 PATIENCE = 5.0  # seconds for news
 RETRIES = 3  # of a task whose worker is lost
 POLL = 0.5  # seconds between looks at what the tasks post
-QUIET = 20.0  # seconds without news, then we say what we wait for
+QUIET = 20.0  # seconds without news, before a message says what is awaited
 CANCEL = 5.0  # seconds for a task to end by itself
 HEAD = "node:__internal_head__"  # what Ray calls a bit of its first node
 AMONG = " / "  # between what differs among nodes
@@ -37,7 +37,7 @@ _PLAIN = ("form", "number", "limit", "first_loss")  # fields of a job, as they a
 
 @dataclass(frozen=True)
 class Work:
-    """One task: what its node is asked to do."""
+    """A task: what its node is asked to do."""
 
     do: str
     job: Job
@@ -125,7 +125,7 @@ class RayRunner(RaceRunner):
         super().__init__(settings, *args, **kwargs)
 
     def run(self) -> Race:
-        """Race; Ctrl-C cancels the tasks, keeps what is measured, and is handed on."""
+        """Race; Ctrl-C cancels the tasks, keeps what is measured, and propagates."""
         with connected(self._settings.on) as self._ray:
             self._check_resources()
             return super().run()
@@ -318,13 +318,13 @@ class RayRunner(RaceRunner):
         return f"{work.what} begins{again}"
 
     def _show(self, engine: str) -> None:
-        """Show all that an engine does now, and where."""
+        """Show what an engine is doing, and where."""
         works = [w for w in self._pending.values() if w.job.engine.name == engine]
         tasks = [self._doing[work.name] for work in works if work.name in self._doing]
         self._watch.at_work(engine, tasks)
 
     def _note(self, work: Work, answer: dict[str, Any]) -> None:
-        """Keep what an answer says of its node, and the logs."""
+        """Keep an answer's information on its node, and the logs."""
         folder = self._folder / "logs"
         for name, text in answer.get("logs", {}).items():
             folder.mkdir(exist_ok=True)

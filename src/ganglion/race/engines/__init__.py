@@ -77,7 +77,7 @@ class Trainer(Protocol):
         ...
 
     def warm_up(self, order: np.ndarray) -> None:
-        """Compile all that `epoch` and `test` need, and leave everything as it was."""
+        """Compile everything that `epoch` and `test` need, with no other effect."""
         ...
 
     def steps(self, order: np.ndarray, count: int) -> list[float]:

@@ -181,7 +181,7 @@ class JaxTrainer(RivalTrainer):
 def _scan(
     advance: Callable[..., Any], task: Task, state: Any, x: Any, y: Any, steps: int
 ) -> Any:
-    """Train on batches as they lie, around and around; return the losses."""
+    """Train on batches in their order, repeatedly; return the losses."""
     import jax
 
     split = (task.batches, task.batch_size)

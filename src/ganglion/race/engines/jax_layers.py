@@ -221,7 +221,7 @@ def _conv(arguments: Any, walk: Pass, x: Any, groups: int = 1) -> Any:
     import jax
 
     (kernel,) = walk.take(1, x.dtype)
-    if groups > 1:  # each channel has filters of its own
+    if groups > 1:  # each channel has its own filters
         kernel = kernel.reshape(*kernel.shape[:-2], 1, -1)
     outputs = jax.lax.conv_general_dilated(
         x,

@@ -31,7 +31,7 @@ STEPS_PER_EXECUTION = 32  # Keras' own way to leave Python out of most steps
 def prepare(task: Task, form: str) -> KerasTrainer:
     """Build the recipe's model; the form says whether XLA compiles it.
 
-    The environment variable KERAS_BACKEND says on what Keras runs.
+    The environment variable KERAS_BACKEND chooses what Keras runs on.
     """
     import keras
 
@@ -103,7 +103,7 @@ class KerasTrainer(RivalTrainer):
         return self._clock.seconds
 
     def _around(self) -> Any:
-        """Return the batches as they lie, without end."""
+        """Return the batches in order, without end."""
         size, x, y = self.batch_size, self._x, self._task.y
         starts = range(0, self._task.batches * size, size)
         return cycle([(x[at : at + size], y[at : at + size]) for at in starts])
@@ -128,7 +128,7 @@ class KerasTrainer(RivalTrainer):
         return history["loss"][-1], last_accuracy(history)
 
     def _fit(self, order: np.ndarray) -> Any:
-        """Fit on the rows put in order; where they lie in order, as they are."""
+        """Fit on the rows put in order; if they are in order, as they are."""
         x, y = self._x, self._task.y
         if not _is_in_order(order, len(x)):
             x, y = x[order], y[order]

@@ -120,7 +120,7 @@ class TensorFlowTrainer(RivalTrainer):
 
 
 def _looped(advance: Callable[..., Any], task: Task) -> Callable[..., Any]:
-    """Return a loop over batches as they lie, around and around."""
+    """Return a loop over batches in order, repeatedly."""
     import tensorflow as tf
 
     split = (task.batches, task.batch_size)
@@ -157,7 +157,7 @@ def _over_order(learn: Callable[..., Any], task: Task) -> Callable[..., Any]:
 
 
 def _while(count: Any, body: Callable[..., Any], *sums: Any) -> Any:
-    """Return the sums after so many steps; a body takes the step, from 0, and sums."""
+    """Return the sums after some steps; a body takes the step, from 0, and sums."""
     import tensorflow as tf
 
     def goes_on(step: Any, *sums: Any) -> Any:

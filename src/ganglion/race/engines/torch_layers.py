@@ -83,7 +83,7 @@ class TorchRival(RivalTrainer):
 
 
 def mixed(task: Task) -> Any:
-    """Return the context of a network's computation: bf16 if the task asks for it."""
+    """Return the context of a network's computation: bf16 if the task requests it."""
     import torch
 
     return torch.autocast(

@@ -1,4 +1,4 @@
-"""One engine in a process of its own, which answers requests in lines of JSON.
+"""An engine in a separate process, which answers requests in lines of JSON.
 
 Run as ``python -P worker.py MODULE FORM``. Requests and answers::
 
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def end_with_parent() -> None:
-    """End this process, whatever it is doing, when its parent is gone."""
+    """End this process, whatever it is doing, when its parent has ended."""
     parent = os.getppid()
     while os.getppid() == parent:
         time.sleep(1)

@@ -376,7 +376,7 @@ def _bar_table(
 
 
 def _bar(group: Group, most: float, lengths: Sequence[float]) -> Html:
-    """Return a cell with a bar; the figures beside it say the same."""
+    """Return a cell with a bar; the figures beside it show the same."""
     rects, left = [], 0.0
     for i, length in enumerate(lengths):
         share = 100 * length / most if most and math.isfinite(length / most) else 0.0

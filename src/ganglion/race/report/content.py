@@ -1,4 +1,4 @@
-"""What the reports of a race say, described once: columns, rows, problems, notes.
+"""What the reports of a race contain, described once: columns, rows, problems, notes.
 
 `terminal_tables`, `markdown` and `html` decide only what a table or a note looks like.
 """
@@ -119,7 +119,7 @@ class Problem(NamedTuple):
     """A run that failed, or an engine that was left out."""
 
     engine: str
-    text: str  # goes on from the engine
+    text: str  # continues after the engine's name
     log: str = ""
 
     def __str__(self) -> str:

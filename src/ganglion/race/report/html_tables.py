@@ -60,7 +60,7 @@ def summary(race: Race) -> Html:
 
 
 def _cell(value: Value, decimals: int) -> str:
-    """Return a value of a table; deviations stand in a column of their own."""
+    """Return a value of a table; deviations have a separate column."""
     if not isinstance(value, Spread) or value.deviation is None:
         return content.text(value, decimals)
     average, sign, deviation = content.text(value, decimals).partition(" ± ")

@@ -87,6 +87,7 @@ OLD_NAMES = {
     "ganglion.utils": {
         name: f"utils.old_functions.{name}" for name in _OLD_UTILS.split()
     },
+    "ganglion.models": {"model_from_config": "models.config.model_of_entry"},
     "ganglion.metrics": {"cosine_proximity": "metrics.means.cosine_similarity"},
 }
 # Importing what lies in them imports them too, and that is one old spelling, not two.

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import config, tensors, tree
+from ganglion import config, keras2, tensors, tree
 from ganglion.compiler import device_arrays
 from ganglion.compiler.ir.graph import (
     Constant,
@@ -58,7 +58,8 @@ class Variable(Operators):
     array([1., 2.], dtype=float32)
     """
 
-    in_graph = False  # made by `K.variable` of Keras 2, see `deferring`
+    layer_name = ""  # of the layer that it is a weight of, as Keras 2 put it into names
+    in_graph = False  # a weight, or made by `K.variable`, of Keras 2: see `deferring`
 
     def __init__(
         self,
@@ -77,8 +78,8 @@ class Variable(Operators):
                 "Argument `name` must be a string and cannot contain character `/`. "
                 f"Received: name={name!r}"
             )
-        self.name = name or unique_name("variable")
-        self.path = f"{layer_path()}/{self.name}" if layer_path() else self.name
+        self.own_name = name or unique_name("variable")
+        self.path = f"{layer_path()}/{self.own_name}" if layer_path() else self.own_name
         self.trainable = trainable
         self._regularizer: Callable[[Any], Any] | None = None
         self._constraint: Callable[[Any], Any] | None = None
@@ -150,6 +151,17 @@ class Variable(Operators):
                 f"`overwrite_with_gradient` must be a boolean. Received: {value!r}"
             )
         self._overwrite_with_gradient = value
+
+    @property
+    def name(self) -> str:
+        """The name; for Keras 2 with the layer's, as in `dense_1/kernel:0`."""
+        if not keras2.in_force:
+            return self.own_name
+        return f"{self.layer_name}/{self.own_name}:0".lstrip("/")
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self.own_name = name
 
     @property
     def shape(self) -> tuple[int, ...]:

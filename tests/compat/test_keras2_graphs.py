@@ -172,6 +172,102 @@ def test_an_optimizer_around_another():
     assert_equal_weights(model, trained(keras.optimizers.SGD(lr=0.1), x, y, 8))
 
 
+class Multiplied(keras.optimizers.Optimizer):
+    """Another optimizer, with other rates for the layers whose names are given."""
+
+    def __init__(self, optimizer, factors, **kwargs):
+        super().__init__(**kwargs)
+        self.optimizer, self.factors = keras.optimizers.get(optimizer), factors
+        self.updates = []
+
+    def get_updates(self, loss, params):
+        if self.updates:
+            return self.updates
+        rate = self.optimizer.learning_rate
+        for name in ("", *self.factors):
+            wanted = [p for p in params if p.name.partition("/")[0] == name or not name]
+            named = [
+                p for p in wanted if name or p.name.split("/")[0] not in self.factors
+            ]
+            self.optimizer.learning_rate = rate * self.factors.get(name, 1.0)
+            self.updates += self.optimizer.get_updates(loss, named)
+        self.optimizer.learning_rate = rate
+        return self.updates
+
+
+def test_rates_by_the_names_of_layers():
+    def network():
+        x = Input((3,))
+        hidden = Dense(4, activation="tanh", name="low")(x)
+        model = keras.Model(x, Dense(2, name="high")(hidden))
+        model.set_weights([rows(*w.shape) for w in model.get_weights()])
+        return model
+
+    x, y = rows(12, 3), rows(12, 2)
+    model, plain = network(), network()
+    optimizer = Multiplied(keras.optimizers.SGD(lr=0.1), {"high": 3.0})
+    for each, with_optimizer in ((model, optimizer), (plain, "sgd")):
+        each.compile(with_optimizer, "mse")
+    before = plain.get_weights()
+    K.set_value(plain.optimizer.lr, 0.1)
+    plain.train_on_batch(x, y)
+    model.train_on_batch(x, y)
+    model.train_on_batch(x[:4], y[:4])  # another trace begins with a list of its own
+    model.set_weights(before)
+    model.train_on_batch(x, y)
+    factors = (1, 1, 3, 3)
+    for start, ours, theirs, factor in zip(
+        before, model.get_weights(), plain.get_weights(), factors, strict=True
+    ):
+        moved = (theirs - start) * factor
+        np.testing.assert_allclose(ours - start, moved, rtol=1e-3, atol=1e-5)
+    assert float(optimizer.optimizer.learning_rate) == pytest.approx(0.1)
+    assert len(optimizer.variables) == len(set(optimizer.variables))
+
+
+class Decayed(keras.optimizers.SGD):
+    """Shrinks weights with their updates: `K.update` does it while they are made."""
+
+    def get_updates(self, loss, params):
+        update = K.update
+
+        def shrunk(x, new_x):
+            known = any(x is param for param in params)
+            return update(x, new_x - 0.1 * x if known else new_x)
+
+        K.update = shrunk
+        try:
+            return super().get_updates(loss, params)
+        finally:
+            K.update = update
+
+
+def test_updates_go_through_the_function_of_the_backend():
+    x, y = rows(4, 3), rows(4, 2)
+    model, plain = small_network(), small_network()
+    before = plain.get_weights()
+    for each, cls in ((model, Decayed), (plain, keras.optimizers.SGD)):
+        each.compile(cls(lr=0.1), "mse")
+        each.train_on_batch(x, y)
+    for start, ours, theirs in zip(
+        before, model.get_weights(), plain.get_weights(), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs - 0.1 * start, rtol=1e-4, atol=1e-6)
+    assert K.get_value(model.optimizer.iterations) == 1
+
+
+def test_names_of_weights_begin_with_their_layer():
+    layer = Dense(2, name="out")
+    model = keras.Sequential([Input((3, 4)), keras.layers.LSTM(5, name="rnn"), layer])
+    names = [weight.name for weight in model.weights]
+    assert names[-2:] == ["out/kernel:0", "out/bias:0"]
+    assert names[0] == "rnn/kernel:0"
+    keras2.set_active(True, in_tensorflow=True)
+    assert layer.kernel.name == "out/kernel:0"
+    keras2.set_active(False)
+    assert (layer.kernel.name, layer.kernel.path[-10:]) == ("kernel", "out/kernel")
+
+
 def test_updates_that_are_none_are_refused():
     class Broken(keras.optimizers.SGD):
         def get_updates(self, loss, params):

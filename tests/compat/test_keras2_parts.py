@@ -364,7 +364,7 @@ def test_what_is_unsupported_is_refused_where_it_is_used(as_keras):
 
 def test_initializations_of_keras_1():
     made = initializations.get("glorot_uniform")((3, 2), name="W")
-    assert (made.name, made.shape) == ("W", (3, 2))
+    assert (made.name, made.shape) == ("W:0", (3, 2))
     assert initializations.one((2,)).numpy().tolist() == [1, 1]
 
     def own(shape, name=None):

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ganglion import activations, config, keras2, ops, random, symbolic, tree, utils
+from ganglion import activations, config, keras2, ops, random, tree, utils
 from ganglion.activations import (
     elu,
     hard_sigmoid,
@@ -118,7 +118,7 @@ from ganglion.optimizers.graph_updates import (
 from ganglion.random import truncated_normal
 from ganglion.scopes import name_scope as name_scope
 from ganglion.symbolic import KerasTensor as KerasTensor
-from ganglion.symbolic import any_symbolic
+from ganglion.symbolic import any_symbolic, infer, record
 from ganglion.symbolic import is_symbolic as is_keras_tensor
 
 # In `keras.src.backend`, where layers written after Keras' own look for them.
@@ -149,7 +149,7 @@ def set_image_dim_ordering(dim_ordering: str) -> None:
 
 def compute_output_spec(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Return the Keras tensors that a function of Keras tensors gives."""
-    return symbolic.infer(fn, args, kwargs, stretches=True)
+    return infer(fn, args, kwargs, stretches=True)
 
 
 def clear_session(free_memory: bool = True) -> None:
@@ -367,6 +367,11 @@ def set_value(x: Variable, value: Any) -> None:
 def eval(x: Any) -> np.ndarray:  # noqa: A001
     """Return a variable or array as an array."""
     return np.array(x)
+
+
+def symbolic(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function as it is; in Keras 2.3 it built its part of the graph."""
+    return func
 
 
 def get_uid(prefix: str = "") -> int:
@@ -605,7 +610,7 @@ def in_train_phase(x: Any, alt: Any, training: Any = None) -> Any:
     """Return x while training, else the alternative; both may be functions."""
     if training is None and _is_open_phase():
         if any_symbolic(x, alt):
-            return symbolic.record(in_train_phase, (x, alt), {})
+            return record(in_train_phase, (x, alt), {})
         raise ValueError(
             "`K.in_train_phase` outside of a step: whether it trains is only known "
             "inside of a layer's `call`, or of a loss. Call it there."

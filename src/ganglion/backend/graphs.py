@@ -19,7 +19,7 @@ from ganglion.compiler.ir.shaping import fill
 from ganglion.optimizers.graph_updates import Assignment, Descent, GivenLoss
 from ganglion.symbolic import KerasTensor, is_symbolic
 from ganglion.training.functions import function as ganglion_function
-from ganglion.variables import Variable, current_scope
+from ganglion.variables import Deferred, Variable, current_scope
 
 
 def function(
@@ -38,13 +38,16 @@ def function(
     chosen = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
     changes = [_change(update) for update in updates or ()]
     tensors = [tensor for tensor in wanted if is_symbolic(tensor)]
-    model = Model(tensors, [*chosen, *map(_tensor_of, changes)])
+    wanted_too = filter(is_symbolic, map(_value_of, changes))
+    model = Model(tensors, [*chosen, *wanted_too])
 
     def compute(arrays: list[Any], training: bool) -> list[Any]:
         results = tree.flatten(model(arrays, training=training))
         count = len(chosen)
-        for change, value in zip(changes, results[count:], strict=True):
-            _make(change, value)
+        computed = iter(results[count:])
+        for change in changes:
+            value = _value_of(change)
+            _make(change, next(computed) if is_symbolic(value) else value)
         return results[:count]
 
     compiled = ganglion_function(compute) if changes else compute
@@ -82,7 +85,8 @@ def _change(update: Any) -> Assignment | Descent:
         return update
     if isinstance(update, tuple) and len(update) == 2:
         variable, value = update
-        if isinstance(variable, Variable) and is_symbolic(value):
+        is_computed = is_symbolic(value) or isinstance(value, Deferred)
+        if isinstance(variable, Variable) and is_computed:
             return Assignment(variable, value)
     raise ValueError(
         "`K.function(updates=)` makes the updates of `optimizer.get_updates(loss, "
@@ -92,7 +96,7 @@ def _change(update: Any) -> Assignment | Descent:
     )
 
 
-def _tensor_of(change: Assignment | Descent) -> Any:
+def _value_of(change: Assignment | Descent) -> Any:
     return change.loss if isinstance(change, Descent) else change.value
 
 

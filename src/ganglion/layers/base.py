@@ -93,6 +93,14 @@ from ganglion.variables import autocast as autocasting
 _building = threading.RLock()
 
 
+def _name_in_keras2(layer: str, path: str) -> str:
+    """Return the layer's part in the names of its weights; cells belong to others."""
+    above = path.split("/")[:-2]
+    if not layer.endswith("_cell") or not above:
+        return layer
+    return above[-1] if keras2.is_own else f"{above[-1]}/{layer}"
+
+
 class _ReportedMean(Mean):
     """The mean of what a layer hands to `add_metric`."""
 
@@ -228,6 +236,8 @@ class Layer(WeightHolder):
         variable.constraint = get_constraint(constraint)
         variable.overwrite_with_gradient = overwrite_with_gradient
         self._track(variable)
+        variable.layer_name = _name_in_keras2(self.name, variable.path)
+        variable.in_graph = keras2.is_own
         return variable
 
     def add_variable(

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from ganglion import serialization, tree
+from ganglion import keras2, serialization, tree
 from ganglion.layers import InputLayer, Layer
 from ganglion.models import keras_ops
 from ganglion.models.functional import Network
@@ -443,6 +443,14 @@ def load_model(
     from ganglion import saving
 
     return saving.load_model(filepath, custom_objects, compile, safe_mode)
+
+
+def model_of_entry(config: dict[str, Any], custom_objects: Any = None) -> Any:
+    """Rebuild a model from Keras 2's entry: the class's name and the configuration."""
+    keras2.note("`model_from_config`", "`Model.from_config`", changes_defaults=False)
+    cls = Sequential if config["class_name"] == "Sequential" else Functional
+    with serialization.custom_object_scope(custom_objects or {}):
+        return cls.from_config(config["config"])
 
 
 def model_from_json(json_string: str, custom_objects: Any = None) -> Any:

@@ -349,7 +349,9 @@ class Adafactor(Optimizer):
                 ]
                 dtype = variable.dtype
             for slots, shape in zip((self._r, self._c), shapes, strict=True):
-                slots.append(self.add_variable(shape, dtype=dtype, name=variable.name))
+                slots.append(
+                    self.add_variable(shape, dtype=dtype, name=variable.own_name)
+                )
             self._v.append(self.add_variable_from_reference(variable, "velocity"))
 
     def update_step(

@@ -30,7 +30,11 @@ from ganglion.optimizers.arguments import (
     optional_number,
     refuse_unknown,
 )
-from ganglion.optimizers.graph_updates import GraphUpdates, without_rate
+from ganglion.optimizers.graph_updates import (
+    GraphUpdates,
+    is_collecting,
+    without_rate,
+)
 from ganglion.optimizers.schedules import LearningRateSchedule
 from ganglion.serialization import deserialize_keras_object, serialize_keras_object
 from ganglion.variables import (
@@ -183,7 +187,8 @@ class Optimizer(GraphUpdates):
 
     @learning_rate.setter
     def learning_rate(self, rate: Any) -> None:
-        if isinstance(rate, (Deferred, Variable)):
+        is_of_step = is_collecting() and isinstance(rate, Value)
+        if is_of_step or isinstance(rate, (Deferred, Variable)):
             self._learning_rate = rate
         elif callable(rate):
             if isinstance(self._learning_rate, Variable):
@@ -221,7 +226,8 @@ class Optimizer(GraphUpdates):
     def variables(self) -> list[Variable]:
         """All state in the order of Keras' files: iterations, learning rate, slots."""
         known = {*self._variables, *self._trainable_variables}
-        return self._variables + [slot for slot in self._held() if slot not in known]
+        held = dict.fromkeys(slot for slot in self._held() if slot not in known)
+        return [*self._variables, *held]
 
     def _held(self) -> Iterator[Variable]:
         """Yield variables that a subclass keeps in its own attributes."""
@@ -229,6 +235,8 @@ class Optimizer(GraphUpdates):
             for item in value if isinstance(value, list) else [value]:
                 if isinstance(item, Variable):
                     yield item
+        for inner in self.inner_optimizers():
+            yield from inner.variables
 
     def build(self, variables: Sequence[Variable]) -> None:
         """Make the slots for these variables."""
@@ -246,6 +254,8 @@ class Optimizer(GraphUpdates):
                 variables, "gradient_accumulator"
             )
         self._add_slots(variables)
+        for inner in self.inner_optimizers():
+            inner.build(variables)
         self.built = True
 
     def _add_slots(self, variables: Sequence[Variable]) -> None:

@@ -8,6 +8,7 @@ makes; one that a script wrote is asked for its list whenever a step is traced.
 from __future__ import annotations
 
 import functools
+import importlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -105,11 +106,16 @@ class GraphUpdates:
     _has_own_updates = False  # of a script
     _is_asked_for_updates = False  # of the class it is derived from, by these
     _own_slots: list[Variable]
+    updates: list[Any]
     _own_weights: list[Variable] | None = None
 
     @property
     def variables(self) -> list[Variable]:
         """All state: iterations, learning rate, slots."""
+        raise NotImplementedError
+
+    def build(self, variables: Sequence[Variable]) -> None:
+        """Make the slots for these variables."""
         raise NotImplementedError
 
     def _clip_gradients(self, grads: list[Any]) -> list[Any]:
@@ -148,14 +154,20 @@ class GraphUpdates:
             self.apply(self.get_gradients(loss, variables), variables)
         finally:
             self._is_asked_for_updates = False
-        changed = [
-            Assignment(variable, value)
+        changed = {
+            variable: value
             for variable, value in scope.writes.items()
             if before.get(variable) is not value
-        ]
+        }
         scope.writes.clear()
         scope.writes.update(before)
-        return sorted(changed, key=lambda pair: pair.variable is not self.variables[0])
+        first = self.variables[0]  # the number of steps
+        # By its name, as wrappers put a function of their own in its place.
+        update = importlib.import_module("ganglion.backend").update
+        return [
+            update(variable, changed[variable])
+            for variable in sorted(changed, key=lambda variable: variable is not first)
+        ]
 
     def get_gradients(self, loss: Any, params: Sequence[Variable]) -> list[Any]:
         """Return the gradients of a loss in `get_updates`, clipped."""
@@ -166,9 +178,19 @@ class GraphUpdates:
             "`K.gradients(loss, variables)`."
         )
 
+    def inner_optimizers(self) -> Iterator[GraphUpdates]:
+        """Yield the optimizers in the attributes of one of a script."""
+        for value in list(vars(self).values()) if self._has_own_updates else ():
+            if isinstance(value, GraphUpdates):
+                yield value
+                yield from value.inner_optimizers()
+
     def make_own_updates(self, grads: list[Any], variables: list[Variable]) -> None:
         """Make the updates that the `get_updates` of a script returns."""
         loss = GivenLoss(dict(zip(variables, grads, strict=True)))
+        for optimizer in (self, *self.inner_optimizers()):
+            if vars(optimizer).get("updates"):
+                optimizer.updates = []  # those of another trace
         with _collected(vars(self).setdefault("_own_slots", [])):
             updates = self.get_updates(loss=loss, params=variables)
         for update in updates:

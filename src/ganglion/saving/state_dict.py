@@ -151,10 +151,10 @@ def _walk(
 
 def _unique(names: dict[str, Variable], variables: Any) -> dict[str, Variable]:
     for variable in variables:
-        name, number = variable.name, 0
+        name, number = variable.own_name, 0
         while name in names:
             number += 1
-            name = f"{variable.name}_{number}"
+            name = f"{variable.own_name}_{number}"
         names[name] = variable
     return names
 

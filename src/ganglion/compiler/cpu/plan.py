@@ -187,6 +187,12 @@ class _Group:
         self._touched |= member.touched
         self._writes |= member.writes
 
+    def copy(self) -> _Group:
+        """Return a group of the same kernels, to which others can be added."""
+        group = _Group(())
+        group._touched, group._writes = self._touched.copy(), self._writes.copy()
+        return group
+
     def conflicts(self, member: _Member) -> bool:
         """Return whether a kernel depends on one of the group, or the reverse."""
         return not (
@@ -249,7 +255,7 @@ def _longest(left: Sequence[_Member]) -> tuple[list[int], list[int], int]:
     units = head.footprint.units if not head.is_tiny and head.footprint else 0
     if not units or not _suits(units, units, [], [head]):
         return [], members, 1
-    joined, sliced = [head], set(head.sliced)
+    joined, group, sliced = [head], _Group([head]), set(head.sliced)
     for number in range(1, min(len(left), CPU.block_lookahead)):
         skipped.append(number)
         if left[number].is_tiny:
@@ -258,14 +264,16 @@ def _longest(left: Sequence[_Member]) -> tuple[list[int], list[int], int]:
             continue  # would not gain by it
         needed = _needed(left, skipped)
         for eager in (True, False):
-            inside = _inside(left, members, needed, eager)
+            inside = _inside(left, group, needed, eager)
             shared = math.gcd(units, *(_units(left[i]) for i in inside))
             fits = _suits(shared, units, joined, [left[i] for i in inside])
             if fits and _all_can_join(left, members, inside):
                 units = shared
                 members += inside
-                joined += [left[i] for i in inside]
-                sliced.update(*(left[i].sliced for i in inside))
+                for member in [left[i] for i in inside]:
+                    joined.append(member)
+                    group.add(member)
+                    sliced |= member.sliced
                 before += [i for i in needed if i not in inside]
                 skipped = [i for i in skipped if i not in needed]
                 break
@@ -283,8 +291,8 @@ def _step(units: int, members: Iterable[_Member]) -> int:
     """Return how many units a slice has: equal slices, if there are enough of them."""
     grains = [
         footprint.grain // math.gcd(footprint.grain, footprint.units // units)
-        for footprint in (member.footprint for member in members)
-        if footprint is not None
+        for footprint in [member.footprint for member in members]
+        if footprint is not None and footprint.grain > 1
     ]
     grain, equal = math.lcm(*grains), thread_split(units, CPU.thread_splits)
     if grain == 1 and (equal >= CPU.enough_slices or units <= CPU.thread_splits):
@@ -309,17 +317,14 @@ def _needed(left: Sequence[_Member], skipped: Sequence[int]) -> list[int]:
 
 
 def _inside(
-    left: Sequence[_Member],
-    members: Sequence[int],
-    needed: Sequence[int],
-    eager: bool,
+    left: Sequence[_Member], members: _Group, needed: Sequence[int], eager: bool
 ) -> list[int]:
     """Return the needed kernels that cannot run before the members of a segment.
 
     If eager, also those that share sliced buffers with the last one.
     """
     inside: list[int] = []
-    group = _Group(left[i] for i in members)
+    group = members.copy()
     for i in needed:
         shares = eager and not left[i].sliced.isdisjoint(left[needed[-1]].sliced)
         if i == needed[-1] or shares or group.conflicts(left[i]):

@@ -217,7 +217,8 @@ class _Taken:
             if first <= end and begin <= last:
                 if start - at >= size:
                     break
-                at = max(at, stop)
+                if stop > at:  # `max` would take as long as all of the rest
+                    at = stop
         insort(self._taken, (at, at + size, begin, end))
         self.end = max(self.end, at + size)
         return at

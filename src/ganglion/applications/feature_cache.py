@@ -66,7 +66,7 @@ def _key(network: Model, inputs: np.ndarray) -> str:
     total = hashlib.blake2b(shapes.encode())
     for weight in network.weights:
         total.update(np.ascontiguousarray(weight.array).data)
-    for row in inputs:  # one by one: they may lie on disk
+    for row in inputs:  # one at a time: they may be on disk
         total.update(np.ascontiguousarray(row).data)
     return total.hexdigest()[:40]
 
@@ -90,7 +90,7 @@ def _read(path: Path, shape: tuple[int, ...]) -> np.ndarray | None:
 
 
 def _digest(path: Path, array: np.ndarray) -> bytes:
-    """Return the checksum of outputs and of the name that says what they are of."""
+    """Return the checksum of outputs and of the name that says what they are."""
     total = hashlib.blake2b(path.name.encode(), digest_size=_DIGEST)
     total.update(array.data)
     return total.digest()

@@ -259,7 +259,7 @@ def norm(x: Any, name: str | None, **options: Any) -> Any:
 
 
 def activate(x: Any, activation: str, name: str | None = None) -> Any:
-    """Apply an activation as a layer of its own."""
+    """Apply an activation as a separate layer."""
     return layers.Activation(activation, name=name)(x)
 
 

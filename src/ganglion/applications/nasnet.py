@@ -1,4 +1,4 @@
-"""NASNet: cells that a search found, of two kinds, in turn."""
+"""NASNet: cells of two kinds, which a search found, alternately."""
 
 from __future__ import annotations
 

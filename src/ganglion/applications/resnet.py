@@ -40,7 +40,7 @@ def normed(x: Any, name: str, relu: bool = True) -> Any:
 def resnet(
     name: str, counts: tuple[int, ...], checksums: tuple[str, str], second: bool
 ) -> Architecture:
-    """Return the network with so many blocks in its stages, of its second version."""
+    """Return the network with these numbers of blocks in its stages, in version 2."""
     stack: Stack = _stack_of_second if second else _stack
 
     def features(x: Any) -> Any:

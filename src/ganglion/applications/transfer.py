@@ -65,7 +65,7 @@ def start(
     """Return EfficientNetLite0 with a fresh head, its body frozen.
 
     Args:
-        classes: How many classes the head tells apart.
+        classes: How many classes the head distinguishes.
         size: Rows and columns of the images, or one number for both. The network
             learned at 224; smaller is faster, below 96 it sees little.
         dropout: The share of features left out in training the head.

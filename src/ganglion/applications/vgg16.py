@@ -14,7 +14,7 @@ FILTERS = (64, 128, 256, 512, 512)
 
 
 def vgg(name: str, counts: tuple[int, ...], checksums: tuple[str, str]) -> Architecture:
-    """Return the network with so many convolutions in its five rows."""
+    """Return the network with these numbers of convolutions in its five stages."""
 
     def features(x: Any) -> Any:
         for block, (filters, count) in enumerate(zip(FILTERS, counts, strict=True), 1):

@@ -1,4 +1,4 @@
-"""Xception: convolutions of single channels, and of single pixels, in turn."""
+"""Xception: depthwise and pointwise convolutions, alternately."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Support for old scripts: names that are gone, ImageDataGenerator, TensorFlow, JAX."""
+"""Support for old scripts: removed names, ImageDataGenerator, TensorFlow, JAX."""

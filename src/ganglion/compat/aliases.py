@@ -69,7 +69,7 @@ VERSIONS = {
 
 
 def target_of(name: str) -> str | None:
-    """Return the module of Ganglion that a name stands for, None for any other."""
+    """Return the module of Ganglion that a name refers to, None for other names."""
     prefix = name
     while prefix and prefix not in ALIASES:
         prefix = prefix.rpartition(".")[0]
@@ -90,7 +90,7 @@ def version_of(package: str) -> str:
 
 
 class KerasModule(ModuleType):
-    """`keras` itself: all of `ganglion`, and the version of Keras it stands for."""
+    """`keras` itself: all of `ganglion`, and the version of Keras it implements."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, "Ganglion, under the name of Keras.")

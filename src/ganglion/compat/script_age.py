@@ -26,7 +26,7 @@ def _words(text: str, prefix: str = "") -> frozenset[str]:
 
 _OPTIMIZERS = _words("SGD RMSprop Adam Adamax Nadam Adagrad Adadelta Ftrl")
 _OLD_METHODS = _words("fit_generator evaluate_generator predict_generator")
-# Arguments of Keras 2 or 1, by the name of the called function; `*` stands for any.
+# Arguments of Keras 2 or 1, by the name of the called function; `*` matches any.
 _OLD_ARGUMENTS = {
     **dict.fromkeys(_OPTIMIZERS, _words("lr decay schedule_decay")),
     "ReduceLROnPlateau": _words("epsilon"),

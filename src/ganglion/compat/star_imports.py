@@ -1,7 +1,7 @@
 """What `from keras.layers import *` gave a script beside the layers.
 
 The modules of Keras 2 had no `__all__`: a star brought what they had imported, too, and
-scripts came to use `K` and `np` without an import of their own.
+scripts came to use `K` and `np` without importing them.
 
 >>> sorted(names_of("from keras.regularizers import *"))
 ['K']

@@ -67,10 +67,10 @@ _TABLE = {
 
 
 def stand_in(package: str, name: str, known: Iterable[str] = ()) -> Any:
-    """Return what stands for an unsupported name in a script, which may not use it.
+    """Return a placeholder for an unsupported name, which scripts must not use.
 
-    To call it, to look into it or to derive from it says why it is unsupported. Other
-    names are refused at once.
+    Calling it, reading an attribute or deriving from it explains why it is
+    unsupported. Other names are refused at once.
     """
     text = explain(package, name, known)
     if unsupported_reason(package, name) is None or not config.stands_for_keras():
@@ -79,7 +79,7 @@ def stand_in(package: str, name: str, known: Iterable[str] = ()) -> Any:
 
 
 class _StandIn(type):
-    """The type of what is unsupported; its documentation says why."""
+    """The type of unsupported objects; its documentation explains why."""
 
     def __init__(
         cls, name: str, bases: tuple[type, ...], names: dict[str, Any]

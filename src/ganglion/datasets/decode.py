@@ -61,7 +61,7 @@ ZIP_HEADER = 30  # bytes before a name in an archive; the last four say how long
 
 
 class DamageError(Exception):
-    """A file or download is not what it should be; the text says why, in one line."""
+    """A file or download is not what it should be; the text explains it in a line."""
 
 
 class Record:

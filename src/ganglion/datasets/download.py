@@ -78,7 +78,7 @@ def _bar() -> "Progress":
 
     class Size(progress.DownloadColumn):
         def render(self, task: progress.Task) -> Text:
-            """Nothing for npm and apt, which do not say how far they are."""
+            """Nothing for npm and apt, which do not report progress."""
             return super().render(task) if task.completed else Text()
 
     return progress.Progress(

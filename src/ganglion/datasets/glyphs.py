@@ -9,7 +9,7 @@ The bits are meant to be the same on every machine: random numbers are raw Philo
 (a stream NumPy guarantees), and the arithmetic is only ``+ - * /``, ``sqrt``, ``min``,
 comparison and rounding, element by element in a fixed order, each of which IEEE 754
 defines exactly. No sine, no exponential, no matrix product, no sum over an axis.
-A machine that still differs loses only the cache: it draws the set anew each time.
+A machine that still differs loses only the cache: it draws the set each time.
 """
 
 import math

@@ -136,12 +136,12 @@ def from_keras(data: bytes, members: Sequence[tuple[str, str]]) -> Texts:
     )
 
 
-# ---- what a script asks for ------------------------------------------------------
+# ---- what a script requests ----------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The arguments of `load_data` that say which words and texts are wanted."""
+    """The arguments of `load_data` that choose words and texts."""
 
     num_words: int | None
     skip_top: int
@@ -203,7 +203,7 @@ class _Json(NamedTuple):
 
 
 class WordIndex(Record, _Json):
-    """A text of JSON that says the number of each word."""
+    """A text of JSON with the number of each word."""
 
     __slots__ = ()
 

@@ -103,7 +103,7 @@ def _mapped(path: Path, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def alone(key: str) -> AbstractContextManager[None]:
-    """Let one process at a time make an entry; others wait, and find it then."""
+    """Let a single process at a time create an entry; others wait, and find it then."""
     return files.locked(folder() / key)
 
 
@@ -149,7 +149,7 @@ def write(
 
 
 def rows(decoded: Decoded, wanted: np.ndarray) -> np.ndarray:
-    """Return some rows; many of a mapped array get a mapped file of their own."""
+    """Return some rows; many rows of a mapped array get a separate mapped file."""
     pixels = decoded.pixels
     if len(wanted) == len(pixels) and bool((np.diff(wanted) == 1).all()):
         return pixels

@@ -1,4 +1,4 @@
-"""One image file as an array: any format, colour and size to the one that is asked."""
+"""An image file as an array: any format, colour and size to those requested."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ganglion.system.terminal import one_line
 
 MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
 FITS = ("crop", "resize", "pad")
-# Whatever the ending says, nothing else is tried: some formats run programs.
+# Whatever the ending, nothing else is tried: some formats run programs.
 FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "GIF")
 METHODS = ("nearest", "bilinear", "bicubic", "box", "hamming", "lanczos")
 MOST_PIXELS = 100_000_000  # more than cameras make; 300 MB when decoded
@@ -78,7 +78,7 @@ class Form:
 
 
 def pillow(part: str = "Image") -> Any:
-    """Return a module of Pillow, or say how to get it."""
+    """Return a module of Pillow, or explain how to get it."""
     try:
         return importlib.import_module(f"PIL.{part}")
     except ImportError:
@@ -172,7 +172,7 @@ def _kind(data: bytes) -> str:
 
 
 def _hasten(image: Any, form: Form) -> None:
-    """Let a JPEG decoder leave out detail that would be averaged away anyway."""
+    """Make a JPEG decoder skip detail that would be averaged away anyway."""
     wanted = 2 * max(form.size)
     if image.format in ("JPEG", "MPO") and min(image.size) > 2 * wanted:
         # In proportion, so that the shorter side keeps twice the pixels it needs.

@@ -26,7 +26,7 @@ _PART_NAMES = {
 
 
 class ImagesError(ValueError):
-    """A folder that cannot be trained on; says why, and what to do."""
+    """A folder that cannot be trained on; the text says why, and what to do."""
 
 
 @record(guarded=True)
@@ -39,7 +39,7 @@ class Part:
 
 @record(guarded=True)
 class Listing:
-    """What was found: one part ("all"), or those that the folders say."""
+    """What was found: a single part ("all"), or those of the folders."""
 
     folder: Path
     classes: tuple[str, ...]
@@ -48,7 +48,7 @@ class Listing:
 
     @property
     def is_split(self) -> bool:
-        """Whether the folder itself says what to train and what to test on."""
+        """Whether the folder itself defines what to train and what to test on."""
         return WHOLE not in self.parts
 
     def count(self) -> int:

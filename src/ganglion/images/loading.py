@@ -52,7 +52,7 @@ class Images:
 
 @record(guarded=True)
 class ImageFolder:
-    """A folder of images, decoded and split; parts that are not asked for are None."""
+    """A folder of images, decoded and split; parts that are not requested are None."""
 
     folder: Path
     classes: tuple[str, ...]
@@ -248,7 +248,7 @@ def read_files(
         watch: Called with the images done and their number.
         keep: Whether to look into the cache, and to keep them there.
     """
-    pillow()  # says how to get it, before anything is done
+    pillow()  # explains how to get it, before anything is done
     shape = (len(files), *form.shape)
 
     def fill(pixels: np.ndarray) -> dict[int, str]:

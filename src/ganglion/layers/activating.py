@@ -1,4 +1,4 @@
-"""Activations that have arguments or weights of their own."""
+"""Activations that have their own arguments or weights."""
 
 from __future__ import annotations
 

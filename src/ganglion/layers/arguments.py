@@ -230,7 +230,7 @@ def spatial_axes(data_format: str, rank: int) -> tuple[int, ...]:
 
 
 def along_channels(weight: Any, data_format: str, rank: int) -> Any:
-    """Return a weight per channel in the shape that meets images of a layout."""
+    """Return a weight per channel, in a shape that broadcasts over images."""
     if data_format == "channels_last":
         return weight
     return ops.reshape(weight, (weight.shape[0], *[1] * rank))

@@ -266,8 +266,8 @@ class Layer(WeightHolder):
     def add_loss(self, loss: Any, inputs: Any = None) -> None:
         """Add to the loss that training minimises, usually inside of `call`.
 
-        A function without arguments is asked for its loss at every step, as in Keras 2,
-        which also wanted to know the `inputs` that the loss depends on.
+        A function without arguments is called for its loss at every step, as in Keras
+        2, which also required the `inputs` that the loss depends on.
         """
         if inputs is not None:
             keras2.note("`add_loss(inputs=)`", "left out", changes_defaults=False)
@@ -307,7 +307,7 @@ class Layer(WeightHolder):
         return []
 
     def _register_call_context_args(self, *names: str) -> None:
-        """Let calls take these arguments, and pass them on to the layers below.
+        """Accept these arguments in calls, and pass them on to the layers below.
 
         As `training`, they reach all layers that registered them and take them.
         """
@@ -377,7 +377,7 @@ class Layer(WeightHolder):
         """Call with other values of the variables, and change none of them.
 
         Return the outputs, the new values of those that are not trained, and the losses
-        if asked for.
+        if requested.
         """
         if not self.built:
             raise ValueError(

@@ -26,7 +26,7 @@ def is_in_graph(args: Any, kwargs: dict[str, Any]) -> bool:
 
 
 def also_in_graphs(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a method that is written in ops be called on such tensors, too."""
+    """Make a method that is written in ops accept such tensors, too."""
 
     @functools.wraps(method)
     def called(*args: Any, **kwargs: Any) -> Any:

@@ -17,7 +17,7 @@ class WeightedOp(Layer):
     """``op(inputs, weight)``, or ``op(weight, inputs)``.
 
     Args:
-        op: The name of an op of two arguments, "add" or "matmul" say.
+        op: The name of an op of two arguments, such as "add" or "matmul".
         shape: The shape of the weight.
         weight_first: Whether the weight is the first argument.
         kwargs: Arguments of every layer.

@@ -159,7 +159,7 @@ def softmax(x: Any, axis: Any = -1) -> Any:
     """Return exp(x) over its sum along an axis."""
     value = floating(x)
     axes = axes_of(axis, value.ndim)
-    is_real = symbolic.unknown_size() is None  # no size that stands for another
+    is_real = symbolic.unknown_size() is None  # no size that represents another
     if is_real and isinstance(axis, int) and value.shape[axis] == 1:
         warnings.warn(
             f"You are using a softmax over axis {axis} of a tensor of shape "
@@ -214,7 +214,7 @@ def hard_shrink(x: Any, threshold: float = 0.5) -> Any:
 
 @op
 def soft_shrink(x: Any, threshold: float = 0.5) -> Any:
-    """Move x towards zero by a threshold, and not beyond."""
+    """Move x towards zero by a threshold, and not across it."""
     value, by = floating(x), float(threshold)
     return p.where(
         value > by,

@@ -1,4 +1,4 @@
-"""Adaptive pooling: windows that are chosen so that so many of them cover an axis."""
+"""Adaptive pooling: a given number of windows that cover an axis."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def adaptive_windows(size: int, count: int) -> list[tuple[int, int]]:
 def adaptive_average_pool(
     inputs: Any, output_size: Any, data_format: str | None = None
 ) -> Any:
-    """Average over windows, as many of them along each axis as asked for.
+    """Average over windows, a given number of them along each axis.
 
     >>> adaptive_average_pool(np.arange(5.0).reshape(1, 5, 1), 3).ravel()
     array([0.5, 2. , 3.5])
@@ -49,7 +49,7 @@ def adaptive_average_pool(
 def adaptive_max_pool(
     inputs: Any, output_size: Any, data_format: str | None = None
 ) -> Any:
-    """Take the largest element of windows, as many along each axis as asked for.
+    """Take the largest element of windows, a given number along each axis.
 
     >>> adaptive_max_pool(np.arange(5.0).reshape(1, 5, 1), 3).ravel()
     array([1., 3., 4.])

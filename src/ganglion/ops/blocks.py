@@ -105,7 +105,7 @@ def _pair(number: Any) -> tuple[int, int]:
 
 
 def _taps(size: int, kernel: int, dilation: int, stride: int) -> np.ndarray:
-    """Return where each window's taps lie along an axis: (kernel, windows)."""
+    """Return the positions of each window's taps along an axis: (kernel, windows)."""
     count = (size - dilation * (kernel - 1) - 1) // stride + 1
     if count < 1:
         raise ShapeError(f"a window of {kernel} does not fit into {size}")
@@ -260,7 +260,7 @@ def _view_type(x: Value, old_dtype: str, dtype: str) -> tuple[tuple[int, ...], A
 
 
 def _viewed(x: np.ndarray, old_dtype: str, dtype: str) -> np.ndarray:
-    # 16-bit floats are computed with as float32: their own bits are wanted here.
+    # 16-bit floats are computed with as float32: their own bits are needed here.
     return np.ascontiguousarray(x, old_dtype).view(dtype)
 
 

@@ -18,7 +18,7 @@ from ganglion.variables import current_scope
 
 @record(guarded=True)
 class Limit:
-    """A range in which integers must lie, and what reads them."""
+    """A range in which integers must be, and what reads them."""
 
     low: int
     high: int

@@ -201,7 +201,7 @@ def vectorize(
 
     With a `signature`, such as ``"(n),(n)->()"``, it is called on rows or matrices:
     the axes in brackets are passed entirely, those before them are broadcast.
-    Arguments that are `excluded`, by number or name, are handed over as they are.
+    Arguments that are `excluded`, by number or name, are passed as they are.
 
     >>> vectorize(lambda a, b: a if b is None else a + b)(np.arange(3), 10)
     array([10, 11, 12])
@@ -315,7 +315,7 @@ def _prefixes(combine: Callable[[Any, Any], list[Any]], rows: list[Any]) -> list
 
 
 def _interleaved(even: Any, odd: Any) -> Any:
-    """Return rows of two arrays in turn; the first may have one more."""
+    """Return rows of two arrays alternately; the first may have a further row."""
     size, shape = odd.shape[0], odd.shape[1:]
     pairs = reshape(stack([even[:size], odd], axis=1), (2 * size, *shape))
     return concatenate([pairs, even[size:]]) if even.shape[0] > size else pairs

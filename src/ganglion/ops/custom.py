@@ -19,7 +19,7 @@ __all__ = ["custom_gradient"]
 
 
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function whose gradient is what the function itself says.
+    """Return a function whose gradient is given by the function itself.
 
     It returns its result and a function that maps the gradient of the result to those
     of the arguments.

@@ -52,7 +52,7 @@ _calls = _Calls()
 
 
 def op(function: F) -> F:
-    """Let a function over values work on everything a user may hand it.
+    """Make a function over values accept anything that a user may pass.
 
     On Keras tensors it records a step of the functional graph, inside of a trace it
     makes nodes, and on arrays it computes at once and returns tensors.
@@ -148,7 +148,7 @@ def is_weak(x: Any) -> bool:
 def promoted(*operands: Any) -> list[Value]:
     """Return the operands as values of one common type and shape.
 
-    A Python number takes the type of the arrays it meets; see `result_type`.
+    A Python number takes the type of the arrays beside it; see `result_type`.
     """
     if _are_plain(operands):
         return broadcast_all([_as_value(x, _FLOAT32) for x in operands])
@@ -207,7 +207,7 @@ def _common_type(types: tuple[Any, ...], floatx: str) -> np.dtype:
 
 
 # The type promotion of JAX, which is Keras': each type, and those right above it.
-# "int" and "float" are Python's numbers, which take the type of arrays they meet.
+# "int" and "float" are Python's numbers, which take the type of arrays beside them.
 _ABOVE = {
     "bool": ("int",),
     "int": ("uint8", "int8", "complex64"),
@@ -228,7 +228,7 @@ _ABOVE = {
     "complex128": (),
     "string": (),
 }
-# What `result_type` says of these; ops keep them.
+# The results of `result_type` for these; ops keep them.
 _NARROWED = {"uint64": "uint32", "complex128": "complex64"}
 
 
@@ -270,7 +270,7 @@ def _least_above(names: frozenset[str], floatx: str) -> str:
 
 @functools.cache
 def _all_above(name: str) -> frozenset[str]:
-    """Return a type and all that it can become."""
+    """Return a type and every type that it can become."""
     return frozenset([name]).union(*map(_all_above, _ABOVE[name]))
 
 

@@ -94,7 +94,7 @@ def erfinv(x: Any) -> Any:
         for _ in range(2):
             inverse = _newton(inverse, near)
     ends = p.where(p.equal(size, one), s.fill(math.inf, value), s.fill(math.nan, value))
-    # 1 where they are not chosen, so that no 0 meets an infinity on the way back.
+    # 1 where they are not chosen, so that gradients have no 0 times infinity.
     ends = p.where(inside, one, ends)
     return p.where(inside, inverse, p.multiply(ends, value))
 

@@ -82,7 +82,7 @@ def _index(value: Value, keys: list[Any]) -> Value:
 
 
 def _spelled_out(value: Value, keys: list[Any]) -> list[Any]:
-    """Put a full slice for every axis that `...` or nothing stands for."""
+    """Insert a full slice for every axis that `...` or nothing represents."""
     used = sum(key is not None and key is not Ellipsis for key in keys)
     if used > value.ndim:
         raise ShapeError(f"{used} indices for an array of {value.ndim} axes")
@@ -223,7 +223,7 @@ def _is_traced(value: Value) -> bool:
 
 
 def _clamped_starts(start_indices: Any, rooms: list[int]) -> list[Value]:
-    """Return the start of each axis, moved so that the block lies inside."""
+    """Return the start of each axis, moved so that the block is inside."""
     starts = [astype(start_indices[axis], "int32") for axis in range(len(rooms))]
     return [clip(start, 0, room) for start, room in zip(starts, rooms, strict=True)]
 
@@ -287,7 +287,7 @@ def slice_update(inputs: Any, start_indices: Any, updates: Any) -> Any:
 
 
 def _dynamic_update(value: Value, start_indices: Any, block: Value) -> Value:
-    """Look up every element in the block, where it lies in that."""
+    """Look up every element in the block, if it is in that."""
     rooms = [max(n - m, 0) for n, m in zip(value.shape, block.shape, strict=True)]
     inside = stretch(Constant(True), value.shape)
     wide = block

@@ -73,7 +73,7 @@ def _stack(x: Value, **_: Any) -> Typed:
 
 
 def _singular(name: str) -> Callable[..., Any]:
-    """Let errors of LAPACK name the op and its cause."""
+    """Make errors of LAPACK name the op and its cause."""
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)

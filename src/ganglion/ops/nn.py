@@ -314,7 +314,7 @@ def rms_normalization(
 
 
 def _along(weight: Any, axis: Any, value: Value) -> Value:
-    """Shape a weight so that it lies along the given axes of a value."""
+    """Reshape a weight to broadcast along the given axes of a value."""
     shaped = astype(weight, value.dtype)
     if shaped.ndim == value.ndim:
         return shaped

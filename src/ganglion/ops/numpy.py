@@ -391,7 +391,7 @@ def hypot(x1: Any, x2: Any) -> Any:
     top = p.stop_gradient(p.maximum(p.absolute(a), p.absolute(b)))
     usable = p.logical_and(top > 0.0, top < math.inf)
     scale = p.where(usable, top, s.fill(1, top))
-    # Where it cannot be used, ones, so that no 0 meets an infinity on the way back.
+    # Where it is not used, 1, so that gradients have no 0 times infinity.
     a, b = (p.where(usable, p.divide(x, scale), s.fill(1, x)) for x in (a, b))
     return p.where(usable, p.multiply(scale, p.sqrt(a * a + b * b)), top)
 
@@ -459,7 +459,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
 
 @op
 def cast(x: Any, dtype: Any) -> Any:
-    """Change the type; None stands for `config.floatx()`."""
+    """Change the type; None means `config.floatx()`."""
     return astype(x, standardize_dtype(dtype))
 
 
@@ -480,7 +480,7 @@ def convert_to_numpy(x: Any) -> np.ndarray:
 
 @op
 def stop_gradient(variable: Any) -> Any:
-    """Return the value, but let no gradient through."""
+    """Return the value, but pass no gradient."""
     return p.stop_gradient(read(variable))
 
 

@@ -182,7 +182,7 @@ def all(x: Any, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A001
 
 @op
 def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
-    """Return where the largest element lies along an axis (the first of equals)."""
+    """Return the index of the largest element along an axis (the first of equals)."""
     value = numeric(x)
     if axis is None:
         index = arrays.argmax(reshape(value, shape=(value.size,)), axis=0)
@@ -196,7 +196,7 @@ def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
 
 @op
 def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
-    """Return where the smallest element lies along an axis."""
+    """Return the index of the smallest element along an axis."""
     return argmax(_mirrored(numeric(x)), axis=axis, keepdims=keepdims)
 
 

@@ -1,4 +1,4 @@
-"""Reading images at positions between their pixels: affine maps and what lies outside.
+"""Reading images at positions between their pixels: affine maps and padding.
 
 Rows of pixels are read as a long axis of width times channels, so that a loop over
 them fills its vectors, and everything up to the four pixels of a position is arithmetic
@@ -27,7 +27,7 @@ INTERPOLATIONS = ("nearest", "bilinear")
 
 @record(guarded=True)
 class Filling:
-    """What lies outside of an image.
+    """The pixels outside of an image.
 
     `like_scipy` is the meaning of `constant` and `wrap` in `scipy.ndimage`: beyond the
     centre of the last pixel all is constant, and the first pixel lies on the last one.
@@ -133,7 +133,7 @@ def _between(reader: _Reader, rows: Any, columns: Any) -> Value:
 
 
 class _Reader:
-    """Pixels by integers of rows and columns, which may lie outside."""
+    """Pixels by integers of rows and columns, which may be outside."""
 
     def __init__(self, x: Value, dtype: Any, filling: Filling, width: int) -> None:
         count, self._height, self._width, self._channels = x.shape
@@ -144,13 +144,13 @@ class _Reader:
         self._channel = np.tile(numbers, width // self._channels)
 
     def row(self, position: Any) -> tuple[Any, Any]:
-        """Return where a row of each image begins, and whether it lies inside."""
+        """Return where a row of each image begins, and whether it is inside."""
         number = folded(position, self._height, self._filling)
         start = add(number * (self._width * self._channels), self._starts)
         return start, self._seen(position, self._height)
 
     def column(self, position: Any) -> tuple[Any, Any]:
-        """Return where a column lies within its row, and whether it lies inside."""
+        """Return where a column is within its row, and whether it is inside."""
         number = folded(position, self._width, self._filling)
         return add(number * self._channels, self._channel), self._seen(
             position, self._width
@@ -172,18 +172,18 @@ class _Reader:
 
 
 def within(position: Any, size: int) -> Any:
-    """Return whether positions lie between the first pixel and the last."""
+    """Return whether positions are between the first pixel and the last."""
     return logical_and(less_equal(0.0, position), less_equal(position, float(size - 1)))
 
 
 def _wound(position: Any, size: int) -> Any:
-    """Wind coordinates around an image whose first pixel lies on its last."""
+    """Wrap coordinates around an image whose first pixel is on its last."""
     around = mod(position, float(max(size - 1, 1)))
     return where(within(position, size), position, around)
 
 
 def folded(position: Any, size: int, filling: Filling) -> Any:
-    """Return the pixel that stands for an integer, which may lie outside."""
+    """Return the pixel of an integer position, which may be outside."""
     if filling.mode == "reflect":
         around = mod(position, float(2 * size))
         position = where(around < float(size), around, float(2 * size - 1) - around)

@@ -21,7 +21,7 @@ __all__ = [
 
 
 def _float_type(*bounds: Any, dtype: Any) -> Any:
-    """Return the type that was asked for, or the float type of the bounds."""
+    """Return the requested type, or the float type of the bounds."""
     if dtype is not None:
         return dtype
     strong = [floating(x) for x in bounds if not is_weak(x)]

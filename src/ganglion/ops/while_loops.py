@@ -101,7 +101,7 @@ def _run_traced(
     if count is not None:
         return scan(lambda values, _: (advance(*values), None), state, length=count)[0]
     if steps is None and symbolic.unknown_size() is not None:
-        advance(*state)  # layers in it may want to be built
+        advance(*state)  # layers in it may have to be built
         return state
     if steps is None:
         raise NotImplementedError(

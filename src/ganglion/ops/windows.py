@@ -67,7 +67,7 @@ def window_counts(
     dilation: tuple[int, ...],
     padding: str,
 ) -> list[int]:
-    """Return how many windows lie along each axis.
+    """Return how many windows there are along each axis.
 
     >>> window_counts([9, 9], (3, 3), (2, 1), (1, 1), "valid")
     [4, 7]

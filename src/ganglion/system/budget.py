@@ -37,7 +37,7 @@ class Stream(Protocol):
 
 
 class BudgetError(ValueError):
-    """A file asks for more than it may."""
+    """A file requests more than it may."""
 
 
 class Budget:
@@ -101,7 +101,7 @@ def current() -> Budget | None:
 
 @contextmanager
 def reading(size: int, floor: int = FLOOR, factor: int = FACTOR) -> Iterator[Budget]:
-    """Let everything read in this block, in this thread, draw from one budget."""
+    """Charge everything that this thread reads in the block to a single budget."""
     before, active.budget = active.budget, Budget(size, floor, factor)
     try:
         yield active.budget

@@ -61,7 +61,7 @@ _HELD_OFF = _HeldOff()
 
 
 def held_off() -> AbstractContextManager[None]:
-    """Let no thread fork this process inside of this block.
+    """Prevent all threads from forking this process inside of this block.
 
     >>> with held_off():
     ...     "compile, or run a chunk of steps"

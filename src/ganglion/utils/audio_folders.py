@@ -71,7 +71,7 @@ def audio_dataset_from_directory(
         validation_split: The share to hold out.
         subset: "training", "validation" or "both", if there is a share to hold out.
         follow_links: Whether to look into linked folders.
-        verbose: Whether to say what was found.
+        verbose: Whether to print what was found.
     """
     check_arguments(
         labels, label_mode, class_names, validation_split, subset, shuffle, seed

@@ -1,4 +1,4 @@
-"""FeatureSpace: the columns of a table, each with a layer of its own, as a vector."""
+"""FeatureSpace: the columns of a table, each with a layer, as a vector."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ class FeatureSpace(Layer):
 
     @classmethod
     def feature(cls, dtype: str, preprocessor: Any, output_mode: str) -> Feature:
-        """Return a feature with a layer of one's own."""
+        """Return a feature with a layer of the user's."""
         return Feature(dtype, preprocessor, output_mode)
 
     @classmethod
@@ -277,7 +277,7 @@ class FeatureSpace(Layer):
     # ---- adapting ----------------------------------------------------------------
 
     def adapt(self, dataset: Any) -> None:
-        """Let each layer learn from its column.
+        """Adapt each layer to its column.
 
         Args:
             dataset: A dictionary of columns, or an iterable of dictionaries, of rows
@@ -454,7 +454,7 @@ def _learns(layer: Any) -> bool:
 
 
 def _cardinality(name: str, layer: Any) -> int:
-    """Return how many categories a layer tells apart."""
+    """Return how many categories a layer distinguishes."""
     if isinstance(layer, (layers.IntegerLookup, layers.StringLookup)):
         return layer.vocabulary_size()
     if isinstance(layer, layers.CategoryEncoding):

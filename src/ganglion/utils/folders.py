@@ -75,7 +75,7 @@ def list_files(
     verbose: bool,
     kind: FileKind,
 ) -> Listing:
-    """Return the files of a folder by name, and say how many there are."""
+    """Return the files of a folder by name, and print how many there are."""
     listing = _index_directory(directory, labels, class_names, follow_links, kind)
     names = listing.names
     if verbose:
@@ -107,7 +107,7 @@ def split_files(
         seed: Of the mixing.
         validation_split: The share to hold out.
         subset: "training", "validation", "both", or None.
-        verbose: Whether to say how many files are used.
+        verbose: Whether to print how many files are used.
     """
     if shuffle:
         order = np.arange(len(listing.files))

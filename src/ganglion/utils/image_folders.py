@@ -85,11 +85,11 @@ def image_dataset_from_directory(
         subset: "training", "validation" or "both", if there is a share to hold out.
         interpolation: How to resize.
         follow_links: Whether to look into linked folders.
-        crop_to_aspect_ratio: Whether to cut images to the shape asked for.
+        crop_to_aspect_ratio: Whether to crop images to the requested shape.
         pad_to_aspect_ratio: Whether to add black bars to get that shape.
         data_format: "channels_last".
         format: Accepted; the data is our own.
-        verbose: Whether to say what was found.
+        verbose: Whether to print what was found.
     """
     check_arguments(
         labels, label_mode, class_names, validation_split, subset, shuffle, seed

@@ -1,4 +1,4 @@
-"""Rows that lie in memory as a data set of batches, with the methods of tf.data's."""
+"""Rows in memory as a data set of batches, with the methods of tf.data's."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RowDataset(PyDataset):
         x: The rows: an array, or what can be indexed like one.
         y: What belongs to them, or None.
         batch_size: Rows a batch; None for single rows.
-        shuffle: Whether each pass has an order of its own.
+        shuffle: Whether each pass has its own order.
         seed: Of those orders.
 
     >>> data = RowDataset(np.arange(5), None, 2, False, 0)

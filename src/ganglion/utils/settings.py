@@ -35,11 +35,11 @@ class Config:
         return self._frozen
 
     def freeze(self) -> None:
-        """Let nothing be changed from here on."""
+        """Forbid changes from here on."""
         object.__setattr__(self, "_frozen", True)
 
     def unfreeze(self) -> None:
-        """Let values be changed again."""
+        """Allow changes again."""
         object.__setattr__(self, "_frozen", False)
 
     def _changeable(self) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class Config:
         return self._config
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the values as a dictionary of their own."""
+        """Return a copy of the values as a dictionary."""
         return copy.copy(self._config)
 
     def to_json(self) -> str:

@@ -53,7 +53,7 @@ def text_dataset_from_directory(
         subset: "training", "validation" or "both", if there is a share to hold out.
         follow_links: Whether to look into linked folders.
         format: Accepted; the data is our own.
-        verbose: Whether to say what was found.
+        verbose: Whether to print what was found.
     """
     check_arguments(
         labels, label_mode, class_names, validation_split, subset, shuffle, seed

@@ -15,7 +15,7 @@ _IN_MEMORY = 256 << 20  # bytes of windows that `fit` gets as rows, not as batch
 
 @record(guarded=True)
 class Windows:
-    """Windows of a series, which is not copied until some of them are asked for."""
+    """Windows of a series, which is not copied until some of them are read."""
 
     series: np.ndarray
     starts: np.ndarray

@@ -1,7 +1,7 @@
 """The transformations of `ImageDataGenerator` for a batch of images, written in ops.
 
 The same functions run eagerly on arrays and inside a compiled step. A parameter is one
-number per image; None stands for no change.
+number per image; None means no change.
 """
 
 from __future__ import annotations

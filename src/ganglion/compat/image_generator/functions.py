@@ -138,7 +138,7 @@ def random_zoom(
     cval: float = 0.0,
     interpolation_order: int = 1,
 ) -> np.ndarray:
-    """Zoom one image, each axis by a number of its own from a range."""
+    """Zoom an image, each axis by a separate number from a range."""
     if len(zoom_range) != 2:
         raise ValueError(f"`zoom_range` must be two numbers, got {zoom_range!r}.")
     low, high = zoom_range

@@ -288,7 +288,7 @@ class ImageDataGenerator:
         if self.preprocessing_function is not None:
             array = np.asarray(self.preprocessing_function(array))
         shape = array.shape if array.ndim == 4 else (1, *array.shape)
-        # Keras takes one mean over all that it is given, an image or a batch.
+        # Keras takes a single mean over all that it is given, an image or a batch.
         image = array.reshape(1, -1, *shape[-2:]) if array.ndim == 4 else array[None]
         alone = np.asarray(self._standardized_alone(image.astype(self.dtype)))
         batch = self._standardized_by_data(alone.reshape(shape))

@@ -363,7 +363,7 @@ class DirectoryIterator(ImageIterator):
 
     @property
     def y(self) -> np.ndarray | None:  # type: ignore[override]
-        """The labels in the form that `class_mode` asks for."""
+        """The labels in the form that `class_mode` requests."""
         if self.class_mode == "categorical":
             return np.eye(self.num_classes, dtype=self.dtype)[self.classes]
         if self.class_mode == "binary":

@@ -461,7 +461,7 @@ def gather(params: Any, indices: Any, axis: Any = None, batch_dims: int = 0) -> 
 
 
 def gather_nd(params: Any, indices: Any) -> Any:
-    """Return parts of a tensor by tuples of indices, which lie on the last axis."""
+    """Return parts of a tensor by tuples of indices, which are on the last axis."""
     depth = ops.shape(indices)[-1]
     sizes = [int(size) for size in params.shape]
     rest = tuple(sizes[depth:])
@@ -588,7 +588,7 @@ def map_fn(
     infer_shape: bool = True,
     fn_output_signature: Any = None,
 ) -> Any:
-    """Return what a function makes of every row, in the type that is asked for."""
+    """Return a function's result for every row, in the requested type."""
     kinds = dtype if fn_output_signature is None else fn_output_signature
     results = ops.map(fn, elems)
     if kinds is None or isinstance(kinds, (list, tuple, dict)):
@@ -611,7 +611,7 @@ def while_loop(
 def histogram_fixed_width(
     values: Any, value_range: Any, nbins: int = 100, dtype: Any = "int32"
 ) -> Any:
-    """Return how many numbers lie in each of equal parts of a range."""
+    """Return how many numbers are in each of equal parts of a range."""
     low, high = (float(edge) for edge in value_range)
     share = (ops.ravel(values) - low) / (high - low) * nbins
     bins = ops.clip(ops.cast(ops.floor(share), "int32"), 0, nbins - 1)
@@ -755,7 +755,7 @@ def ensure_shape(x: Any, shape: Any) -> Any:
 
 
 def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = "bool") -> Any:
-    """Return which steps of sequences lie within their lengths."""
+    """Return which steps of sequences are within their lengths."""
     if maxlen is None:
         maxlen = int(known(lengths, "sequence_mask without maxlen").max())
     steps = ops.arange(int(maxlen))
@@ -764,7 +764,7 @@ def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = "bool") -> Any:
 
 
 def slice_(input_: Any, begin: Any, size: Any) -> Any:
-    """Return a part of a tensor; a size of -1 is all that is left."""
+    """Return a part of a tensor; a size of -1 is the remainder."""
     starts = known(begin, "slice").tolist()
     sizes = known(size, "slice").tolist()
     shape = [
@@ -845,7 +845,7 @@ def lasting_seed(seed: int) -> random.SeedGenerator:
 
 
 def forget_seeds() -> None:
-    """Let the numbers behind every seed begin anew."""
+    """Restart the random numbers of every seed."""
     _lasting_seeds.clear()
 
 

@@ -90,7 +90,7 @@ class Pair(NamedTuple):
 
 
 def is_followed(*inputs: Any) -> bool:
-    """Return whether somebody follows how a result is computed: a trace or a tape."""
+    """Return whether a trace or a tape records how a result is computed."""
     if has_pairs(inputs):
         return True
     recorded = current_scope() is not None or tensors.recording() is not None

@@ -15,7 +15,7 @@ from ganglion.tensors import as_tensor
 
 
 class Generator:
-    """Random numbers with a state of their own.
+    """Random numbers with a separate state.
 
     >>> Generator.from_seed(1).normal([2]).shape
     (2,)
@@ -36,7 +36,7 @@ class Generator:
         return cls()
 
     def reset_from_seed(self, seed: Any) -> None:
-        """Start anew at a seed."""
+        """Restart at a seed."""
         self._seeds = SeedGenerator(int(np.ravel(seed)[0]) % 2**31)
 
     def split(self, count: int = 1) -> list[Generator]:

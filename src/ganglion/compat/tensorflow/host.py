@@ -267,7 +267,7 @@ def remove(path: Any) -> None:
 
 
 def rmtree(path: Any) -> None:
-    """Remove a folder and all that is in it."""
+    """Remove a folder and everything in it."""
     shutil.rmtree(_path(path))
 
 
@@ -297,7 +297,7 @@ def join_paths(path: Any, *paths: Any) -> str:
 
 
 def walk(top: Any, topdown: bool = True) -> Any:
-    """Return the folders below one, with what lies in each."""
+    """Return the folders below a folder, with the contents of each."""
     return os.walk(_path(top), topdown)
 
 
@@ -410,7 +410,7 @@ def always_deterministic() -> None:
 
 
 def get_logger() -> logging.Logger:
-    """Return the logger of TensorFlow's name, through which nothing is said here."""
+    """Return the logger of TensorFlow's name, which receives no messages here."""
     return logging.getLogger("tensorflow")
 
 

@@ -640,7 +640,7 @@ host.decode_wav(contents, desired_channels, desired_samples)
     ),
 )
 
-# Objects that are handed on as they are: where in Ganglion they lie.
+# Objects that are passed on as they are: their names in Ganglion.
 OBJECTS = {
     "AggregationMethod": "compat.tensorflow.objects.AggregationMethod",
     "GradientTape": "GradientTape",

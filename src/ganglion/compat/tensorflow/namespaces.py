@@ -84,7 +84,7 @@ def _value(text: str) -> Any:
 
 
 def find(name: str) -> Any:
-    """Return `tf.name`; an `AttributeError` says why it is missing."""
+    """Return `tf.name`; an `AttributeError` explains why it is missing."""
     if name in dtypes.NAMES or name in dtypes.ALIASES:
         return dtypes.as_dtype(name)
     if name.removeprefix("dtypes.") in dtypes.NAMES:
@@ -167,7 +167,7 @@ def _renamed(
             return function(**ours, **entry.constants)
         except (ShapeError, TypeError, NotImplementedError) as error:
             if is_numeric and symbolic.any_symbolic(ours):
-                # It asks for sizes that are not known yet: one step of the model.
+                # It needs sizes that are not known yet: a step of the model.
                 return symbolic.record(function, (), {**ours, **entry.constants})
             if isinstance(error, ShapeError):
                 raise RefusedShapeError(str(error)) from None
@@ -231,7 +231,7 @@ class Namespace(ModuleType):
 
 
 def load(name: str) -> ModuleType:
-    """Return the module `tensorflow.name`; an `ImportError` says why there is none."""
+    """Return the module `tensorflow.name`; an `ImportError` explains its absence."""
     if name and not is_module(name):
         raise ModuleNotFoundError(explain(name))
     return Namespace(f"tensorflow.{name}" if name else "tensorflow")

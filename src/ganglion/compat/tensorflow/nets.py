@@ -128,7 +128,7 @@ def depthwise_conv2d(
     data_format: str | None = "NHWC",
     dilations: Any = None,
 ) -> Any:
-    """Return the convolution of every channel with filters of its own."""
+    """Return the convolution of every channel with separate filters."""
     return ops.depthwise_conv(
         input,
         filter,

@@ -51,7 +51,7 @@ def _as_floats(image: Any) -> tuple[Any, str]:
 
 
 def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False) -> Any:
-    """Return an image of another type; floats lie between 0 and 1.
+    """Return an image of another type; floats are between 0 and 1.
 
     Floats that are too large for integers become the largest in any case.
     """

@@ -120,7 +120,7 @@ def frame(
     pad_value: Any = 0,
     axis: int = -1,
 ) -> Any:
-    """Return overlapping parts of signals, on an axis of their own."""
+    """Return overlapping parts of signals, on a separate axis."""
     if axis not in (-1, len(signal.shape) - 1):
         raise NotImplementedError("tf.signal.frame: only the last axis is supported.")
     length, step, total = int(frame_length), int(frame_step), int(signal.shape[-1])

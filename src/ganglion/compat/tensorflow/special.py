@@ -34,7 +34,7 @@ def lgamma(x: Any) -> Any:
     right = (
         0.5 * math.log(2 * math.pi) + (z + 0.5) * ops.log(base) - base + ops.log(total)
     )
-    # The other half is a reflection; its sine has no say where it is not asked.
+    # The other half is a reflection; its sine is not used elsewhere.
     sine = ops.sin(math.pi * ops.where(is_left, x, ops.full_like(x, 0.25)))
     left = math.log(math.pi) - ops.log(ops.abs(sine)) - right
     return ops.where(is_left, left, right)

@@ -20,7 +20,7 @@ class TextFileIndex:
 
 
 class KeyValueTensorInitializer:
-    """Keys and values that lie in tensors."""
+    """Keys and values that are in tensors."""
 
     def __init__(
         self, keys: Any, values: Any, key_dtype: Any = None, value_dtype: Any = None

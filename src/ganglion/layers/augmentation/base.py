@@ -1,6 +1,6 @@
 """What image layers share: layouts, dictionaries, boxes, and numbers drawn at random.
 
-A layer says what it draws (`_draw`) and what that does to a batch of images with the
+A layer defines what it draws (`_draw`) and what that does to a batch of images with the
 channels last (`_transformed`); the rest is here. They draw from counters, as dropout
 does: a run repeats and resumes bit for bit.
 """
@@ -244,7 +244,7 @@ def _filled_up(rows: Any, value: float) -> np.ndarray:
 
 
 class RandomImageLayer(ImageLayer):
-    """An image layer with a generator of its own, at work in training only."""
+    """An image layer with its own generator, active in training only."""
 
     seed: Any
 

@@ -21,7 +21,7 @@ __all__ = ["RandomGaussianBlur", "RandomSharpness"]
 
 @export("keras.layers")
 class RandomGaussianBlur(RandomImageLayer):
-    """Blurs some images; `factor` says how likely that is.
+    """Blurs some images; `factor` is the probability.
 
     >>> import numpy as np
     >>> x = np.full((1, 8, 8, 3), 100.0, "float32")

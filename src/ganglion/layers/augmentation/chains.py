@@ -44,7 +44,7 @@ class _Chosen(RandomImageLayer):
     """A layer that holds others, of which some are chosen at random in each step.
 
     What is chosen is a number of the graph: all are computed and one is taken, so that
-    a compiled step chooses anew each time.
+    a compiled step chooses again each time.
     """
 
     factor: tuple[float, float]

@@ -221,7 +221,7 @@ class RandomPosterization(_ByFactor):
 
 @export("keras.layers")
 class RandomGrayscale(RandomImageLayer):
-    """Makes some images grey; `factor` says how likely that is.
+    """Makes some images grey; `factor` is the probability.
 
     >>> import numpy as np
     >>> layer = RandomGrayscale(factor=1.0, seed=1)
@@ -250,7 +250,7 @@ class RandomGrayscale(RandomImageLayer):
 
 @export("keras.layers")
 class RandomInvert(RandomImageLayer):
-    """Inverts the colours of some images; `factor` says how likely that is.
+    """Inverts the colours of some images; `factor` is the probability.
 
     >>> import numpy as np
     >>> layer = RandomInvert(factor=1.0, seed=1)

@@ -18,7 +18,7 @@ class _Rectangles(RandomImageLayer):
     """A layer that draws rectangles within images."""
 
     def rectangles(self, data: Any, wide: Any, tall: Any, seed: Any) -> tuple[Any, Any]:
-        """Return which pixels lie in rectangles, and what part of an image that is.
+        """Return which pixels are in rectangles, and what part of an image that is.
 
         `wide` and `tall` are parts of the width and the height, one for each image.
         """
@@ -35,7 +35,7 @@ class _Rectangles(RandomImageLayer):
         return masks, wide * tall
 
     def _inside(self, data: Any, share: Any, size: int, seed: Any) -> Any:
-        """Return which of the pixels along an axis lie between drawn bounds."""
+        """Return which of the pixels along an axis are between drawn bounds."""
         length = share * float(size)
         start = self.draw(data, 0.0, 1.0, seed) * (float(size) - length)
         start, stop = ops.expand_dims(start, 1), ops.expand_dims(start + length, 1)

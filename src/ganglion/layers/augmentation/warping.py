@@ -23,7 +23,7 @@ __all__ = ["RandomElasticTransform", "RandomPerspective"]
 
 @export("keras.layers")
 class RandomPerspective(MovingLayer):
-    """Shows some images as if seen from aside; `scale` says how far corners move.
+    """Shows some images in perspective; `scale` is how far corners move.
 
     >>> import numpy as np
     >>> x = np.full((1, 8, 8, 3), 100.0, "float32")

@@ -64,7 +64,7 @@ def gaussian_blur(
     sigma: Any = (1.0, 1.0),
     data_format: str | None = None,
 ) -> Any:
-    """Blur images; what lies around them is zero.
+    """Blur images; pixels around them are zero.
 
     Both arguments name the columns first: how far and how much to blur from left to
     right, then from top to bottom.

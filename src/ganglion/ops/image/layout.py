@@ -1,4 +1,4 @@
-"""How images lie in memory: one or a batch, channels last or first.
+"""The layout of images: a single image or a batch, channels last or first.
 
 Every function here works on batches with the channels last; `opened` brings images to
 that, and the layout it returns brings the result back.

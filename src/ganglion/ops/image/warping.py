@@ -290,7 +290,7 @@ def elastic_transform(
     seed: Any = None,
     data_format: str | None = None,
 ) -> Any:
-    """Distort images by smooth random shifts: `alpha` says how far, `sigma` how smooth.
+    """Distort images by smooth random shifts: `alpha` is how far, `sigma` how smooth.
 
     >>> elastic_transform(np.ones((4, 4, 1), "float32"), seed=1).shape
     (4, 4, 1)

@@ -83,11 +83,11 @@ def _index(x: Any, axis: int | None, keepdims: bool, largest: bool) -> Value:
 
 @op
 def nanargmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
-    """Return where the largest element lies that is not NaN; -1 if there is none."""
+    """Return the index of the largest element that is not NaN; -1 if there is none."""
     return _index(x, axis, keepdims, largest=True)
 
 
 @op
 def nanargmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
-    """Return where the smallest element lies that is not NaN; -1 if there is none."""
+    """Return the index of the smallest element that is not NaN; -1 if there is none."""
     return _index(x, axis, keepdims, largest=False)

@@ -60,7 +60,7 @@ def _hundredths(q: Any) -> Value:
 def quantile(
     x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
 ) -> Any:
-    """Return what a share q of the elements over axes lies below; NaN is handed on."""
+    """Return the quantiles q of the elements over axes; NaN propagates."""
     return _quantile("quantile", x, q, axis, method, keepdims, leaves_nan=False)
 
 
@@ -68,7 +68,7 @@ def quantile(
 def nanquantile(
     x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
 ) -> Any:
-    """Return what a share q of the elements over axes lies below, leaving NaN out."""
+    """Return the quantiles q of the elements over axes, ignoring NaN."""
     return _quantile("nanquantile", x, q, axis, method, keepdims, leaves_nan=True)
 
 
@@ -114,7 +114,7 @@ def _rows(value: Value, axes: tuple[int, ...]) -> Value:
 
 
 def _positions(share: Value, count: Value) -> Value:
-    """Return where each share lies among the elements, in doubles."""
+    """Return the position of each share among the elements, in doubles."""
     wide = (*count.shape[:-1], share.size)
     row = s.reshape(share, shape=(share.size,))
     last = p.maximum(count - 1.0, s.fill(0, count))

@@ -347,7 +347,7 @@ class Dataset:
         deterministic: bool | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """Return the elements of several data sets that a function makes, in turn."""
+        """Return elements of several data sets in turn, which a function creates."""
         cycle = cycle_length if cycle_length and cycle_length > 0 else os.cpu_count()
 
         def start() -> Iterator[Any]:
@@ -391,7 +391,7 @@ class Dataset:
         return Dataset(start, self._length)
 
     def unbatch(self, name: str | None = None) -> Dataset:
-        """Return the rows of every element as elements of their own."""
+        """Return the rows of every element as separate elements."""
         if self._batches_of is not None:
             return Dataset.of_rows(self._batches_of[0])
 

@@ -40,7 +40,7 @@ scan = _applied("scan")
 
 
 def assert_cardinality(expected_cardinality: Any) -> Transformation:
-    """Return a function for `apply` that says how many elements there are."""
+    """Return a function for `apply` that declares how many elements there are."""
     return lambda dataset: dataset._derived(dataset._start, int(expected_cardinality))
 
 

@@ -121,7 +121,7 @@ def rejection_resample(
     seed: int | None = None,
     name: str | None = None,
 ) -> Any:
-    """Return pairs of a class and an element, drawn so that classes are as asked."""
+    """Return pairs of a class and an element, drawn with the requested classes."""
     target = np.asarray(target_dist, np.float64)
     draws = np.random.default_rng(sources.drawn_seed(seed))
 

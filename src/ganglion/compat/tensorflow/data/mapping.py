@@ -2,7 +2,7 @@
 
 TensorFlow traces the function of a `map` once, and so do we, once it pays: a block of
 elements that are alike is one call of a compiled loop. What cannot be traced (texts,
-`tf.py_function`, Python decisions by numbers) goes on element by element.
+`tf.py_function`, Python decisions by numbers) continues element by element.
 """
 
 from __future__ import annotations

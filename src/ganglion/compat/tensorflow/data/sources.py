@@ -19,12 +19,12 @@ UNKNOWN_CARDINALITY = -2
 
 @dataclass(frozen=True)
 class Rows:
-    """Elements that are rows of arrays, in an order that may be drawn anew."""
+    """Elements that are rows of arrays, in an order that may be redrawn."""
 
     columns: Any  # a structure of arrays with equally many rows
     order: Callable[[], np.ndarray]
     count: int
-    shuffled: bool = False  # as a whole, anew in every pass
+    shuffled: bool = False  # entirely, again in every pass
     is_all: bool = True  # each row once, in order unless shuffled
 
     def take(self, chosen: np.ndarray) -> Any:
@@ -62,7 +62,7 @@ def from_generator(
     output_signature: Any = None,
     name: str | None = None,
 ) -> Any:
-    """Return the elements that a function yields, called anew in every pass."""
+    """Return the elements that a function yields, called again in every pass."""
     if not callable(generator):
         raise TypeError(
             "from_generator needs a function that returns a generator, not "

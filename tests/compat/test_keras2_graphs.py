@@ -281,6 +281,15 @@ def test_updates_that_are_none_are_refused():
         keras.optimizers.Optimizer()
 
 
+def test_steps_in_operations_of_tensorflow_are_refused():
+    class Own(keras.optimizers.SGD):
+        def _resource_apply_dense(self, grad, var, apply_state=None):
+            return var.assign_sub(grad)
+
+    with pytest.raises(NotImplementedError, match=r"Own has .*update_step"):
+        Own(0.1)
+
+
 def test_numbers_of_an_optimizer_are_set_by_the_backend():
     model = small_network()
     model.compile(keras.optimizers.SGD(lr=1.0, momentum=0.5), "mse")

@@ -93,6 +93,12 @@ def without_rate(initialize: F) -> F:
 
     @functools.wraps(initialize)
     def initialized(self: GraphUpdates, *args: Any, **kwargs: Any) -> None:
+        if self._has_own_steps:
+            raise NotImplementedError(
+                f"{type(self).__name__} has Keras 2's `_resource_apply_dense`, which "
+                "nothing calls: write `update_step(self, gradient, variable, "
+                "learning_rate)`, with slots made in `build`."
+            )
         if self._has_own_updates and not args:
             kwargs.setdefault("learning_rate", None)
         initialize(self, *args, **kwargs)
@@ -104,6 +110,7 @@ class GraphUpdates:
     """The part of an `Optimizer` that Keras 2 called it by."""
 
     _has_own_updates = False  # of a script
+    _has_own_steps = False  # in TensorFlow's operations
     _is_asked_for_updates = False  # of the class it is derived from, by these
     _own_slots: list[Variable]
     updates: list[Any]
@@ -129,6 +136,8 @@ class GraphUpdates:
         super().__init_subclass__(**kwargs)
         if "get_updates" in vars(cls):
             cls._has_own_updates = True
+        if "_resource_apply_dense" in vars(cls) and "update_step" not in vars(cls):
+            cls._has_own_steps = True
 
     def get_updates(self, *args: Any, **kwargs: Any) -> list[Any]:
         """Return what one step down a loss does, for `K.function`.

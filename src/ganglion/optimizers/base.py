@@ -238,6 +238,13 @@ class Optimizer(GraphUpdates):
         for inner in self.inner_optimizers():
             yield from inner.variables
 
+    def inner_optimizers(self) -> Iterator[Optimizer]:
+        """Yield the optimizers that an optimizer of a script wraps."""
+        for value in list(vars(self).values()) if self._has_own_updates else ():
+            if isinstance(value, Optimizer):
+                yield value
+                yield from value.inner_optimizers()
+
     def build(self, variables: Sequence[Variable]) -> None:
         """Make the slots for these variables."""
         has_slots = type(self)._add_slots is not Optimizer._add_slots

@@ -121,6 +121,10 @@ class GraphUpdates:
         """All state: iterations, learning rate, slots."""
         raise NotImplementedError
 
+    def inner_optimizers(self) -> Iterator[GraphUpdates]:
+        """Yield the optimizers that an optimizer of a script wraps."""
+        raise NotImplementedError
+
     def build(self, variables: Sequence[Variable]) -> None:
         """Make the slots for these variables."""
         raise NotImplementedError
@@ -186,13 +190,6 @@ class GraphUpdates:
             f"`optimizer.get_gradients` works inside of `get_updates`. Use {_TAPE}, or "
             "`K.gradients(loss, variables)`."
         )
-
-    def inner_optimizers(self) -> Iterator[GraphUpdates]:
-        """Yield the optimizers in the attributes of one of a script."""
-        for value in list(vars(self).values()) if self._has_own_updates else ():
-            if isinstance(value, GraphUpdates):
-                yield value
-                yield from value.inner_optimizers()
 
     def make_own_updates(self, grads: list[Any], variables: list[Variable]) -> None:
         """Make the updates that the `get_updates` of a script returns."""

@@ -8,11 +8,13 @@ from cuda_checks import emulated, precision
 import ganglion as keras
 from ganglion import config, layers
 from ganglion.compiler import reference
-from ganglion.compiler.cuda import backend, code, emit, pipeline, prelude
+from ganglion.compiler.cuda import backend, code, emit, pipeline, prelude, reduce
 from ganglion.compiler.cuda.direct_weights import direct_weights
+from ganglion.compiler.cuda.fusion import BlockRows, FusedKernel
 from ganglion.compiler.cuda.launches import partitions_of
 from ganglion.compiler.cuda.model_states import ModelRows
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
+from ganglion.compiler.plan.kernels import Buffer, Load, Loop, View
 from ganglion.training.data_adapters import Table
 
 emulation = pytest.mark.skipif(
@@ -23,6 +25,7 @@ X = RNG.normal(size=(70, 12)).astype("float32")
 BYTES = RNG.integers(0, 256, (70, 96)).astype("uint8")
 Y = RNG.integers(0, 3, 70)
 BATCH = 16
+F32 = np.dtype("float32")
 
 
 def regression(seed):
@@ -175,6 +178,32 @@ def test_weights_are_read_themselves_only_where_products_alone_read_copies():
     ]
     writers[0].partitions += readers[:1]
     assert name not in direct_weights(schedule)
+
+
+def test_a_thread_stands_for_several_that_share_a_result():
+    """Of more rows than one model has, each thread adds up in the order of several."""
+    sums = Loop.of(
+        "sum",
+        (128, 10, 128),
+        Load(np.dtype("f4"), View(Buffer("x", (128, 128), F32, "arena"), (128, 0, 1))),
+        View.of(Buffer("y", (128, 10), F32, "arena")),
+        1,
+        "sum",
+    )
+    fused = FusedKernel(sums)
+    text = [
+        reduce.emit_reduction(fused, GpuSpec(), BlockRows(count, (128,), 2)).text
+        for count in (2, 16)
+    ]
+    tilings = [
+        reduce._Reduction(fused, sums, GpuSpec(), BlockRows(count, (128,), 2)).tiling
+        for count in (2, 16)
+    ]
+    assert [tiling.along for tiling in tilings] == [8, 8]
+    assert [tiling.threads for tiling in tilings] == [8, 2]
+    assert [tiling.width for tiling in tilings] == [1, 2]
+    assert "g + 6" in text[1]
+    assert "g + 6" not in text[0]
 
 
 def check_bits(build, launched, precise):

@@ -55,6 +55,12 @@ class Tiling:
     splits: int  # blocks of each result
     beside: bool  # whether adjacent threads have adjacent results
     width: int = 1  # adjacent results of a thread
+    each: int = 1  # of the threads of a result, that a single one stands for
+
+    @property
+    def threads(self) -> int:
+        """The number of threads that there really are for a result."""
+        return self.along // self.each
 
     @property
     def stride(self) -> int:
@@ -64,7 +70,7 @@ class Tiling:
     @property
     def per_warp(self) -> int:
         """How many threads of a warp have the same result."""
-        return min(self.along, max(WARP // self.stride, 1))
+        return min(self.threads, max(WARP // self.stride, 1))
 
 
 def choose_tiling(kernel: Loop, fused: FusedKernel, spec: GpuSpec) -> Tiling:
@@ -106,6 +112,32 @@ def _results_per_thread(
     return vector_width(fused, kernel.outer[-1], widest)
 
 
+def _tiling_of_rows(
+    tiling: Tiling, kernel: Loop, fused: FusedKernel, rows: BlockRows
+) -> Tiling:
+    """Return how a single block divides a reduction of its rows.
+
+    With more rows than for a single model, a thread computes several adjacent results,
+    which share loads, and stands for several of the threads of a result, in the order
+    of their sums.
+    """
+    alone = math.prod(rows.of(kernel.shape, rows.alone)[: len(kernel.outer)])
+    most = max(THREADS // power_of_two(alone), 1)
+    along = min(tiling.along, most)
+    of_rows = Tiling(THREADS // along, along, 1, tiling.beside)
+    results = math.prod(rows.of(kernel.shape)[: len(kernel.outer)])
+    if rows.count <= rows.alone or kernel.how == "argmax" or results <= of_rows.across:
+        return of_rows
+    if len(kernel.outer) > len(rows.axes):
+        of_rows = replace(of_rows, width=vector_width(fused, kernel.outer[-1]))
+    if tiling.beside or along > WARP:
+        return of_rows
+    threads = along
+    while threads > 1 and results // of_rows.width * threads > THREADS:
+        threads //= 2
+    return replace(of_rows, across=THREADS // threads, each=along // threads)
+
+
 def _reads_beside(kernel: Loop) -> bool:
     """Return whether most inputs of adjacent results are adjacent in memory."""
     outer, last = len(kernel.outer) - 1, len(kernel.shape) - 1
@@ -135,17 +167,15 @@ class _Reduction:
     def __init__(
         self, fused: FusedKernel, kernel: Loop, spec: GpuSpec, rows: BlockRows | None
     ) -> None:
-        of_one_model = kernel  # whose order of summation many models keep
+        whole = of_one_model = kernel  # whose order of summation many models keep
         if rows:
             of_one_model = replace(kernel, shape=rows.of(kernel.shape, rows.alone))
             kernel = replace(kernel, shape=rows.of(kernel.shape))
         self.rows = rows
         self.fused, self.kernel = fused, kernel
         tiling = choose_tiling(of_one_model, fused, spec)
-        if rows:  # a single block: rather fewer threads along than several rounds
-            outer = power_of_two(math.prod(of_one_model.outer))
-            along = min(tiling.along, max(THREADS // outer, 1))
-            tiling = Tiling(THREADS // along, along, 1, tiling.beside)
+        if rows:
+            tiling = _tiling_of_rows(tiling, whole, fused, rows)
         self.tiling = tiling
         self.results = math.prod(kernel.outer) // tiling.width
         self.length = math.prod(kernel.shape[len(kernel.outer) :])
@@ -179,8 +209,13 @@ class _Reduction:
         for i, total in enumerate(self.totals):
             self._each_lane(self._join(f"{total}[lane]", value(i)))
 
-    def _start(self) -> None:
-        for total, dtype in zip(self.totals, self.dtypes, strict=True):
+    def _declare(self, totals: Sequence[str]) -> None:
+        for kind, name in zip(self.types, totals, strict=True):
+            self.body.do(f"{kind} {name}[{self.tiling.width}];")
+        self._start(totals)
+
+    def _start(self, totals: Sequence[str]) -> None:
+        for total, dtype in zip(totals, self.dtypes, strict=True):
             if self.kernel.how == "argmax":
                 self.body.do(f"{total}[0].index = -1;")
                 continue
@@ -196,15 +231,13 @@ class _Reduction:
         if tiling.beside:
             x, g = f"{thread} % {tiling.across}", f"{thread} / {tiling.across}"
         else:
-            x, g = f"{thread} / {tiling.along}", f"{thread} % {tiling.along}"
+            x, g = f"{thread} / {tiling.threads}", f"{thread} % {tiling.threads}"
         body.do(f"const int x = {x}, g = {g};")
         tiles = self.tiles * tiling.splits
         with body.block(f"for (int tile = block; tile < {tiles}; tile += blocks)"):
             first = f"tile / {tiling.splits} * {tiling.across}"
             body.do(f"const {body.index} i = {first} + x;")
-            for kind, name in zip(self.types, self.totals, strict=True):
-                body.do(f"{kind} {name}[{tiling.width}];")
-            self._start()
+            self._declare(self.totals)
             with body.block(f"if (i < {self.results})"):
                 self._accumulate()
             self._fold()
@@ -221,7 +254,7 @@ class _Reduction:
     def _shared_each(self) -> int:
         """Return the bytes of shared memory in which warps exchange a total."""
         tiling = self.tiling
-        groups = tiling.along // tiling.per_warp
+        groups = tiling.threads // tiling.per_warp
         size = 24 if self.kernel.how == "argmax" else 8
         return size * groups * tiling.width * tiling.across if groups > 1 else 0
 
@@ -232,19 +265,43 @@ class _Reduction:
             return body.in_rows(body.indices("i", outer))
         at = body.indices("i", (*outer[:-1], outer[-1] // width))
         at[-1] = body.let(body.index, f"{at[-1]} * {width}", "i")
-        return at
+        return body.in_rows(at)
 
     def _accumulate(self) -> None:
-        body, tiling = self.body, self.tiling
         outer = self._outer()
-        start, step = "g", tiling.along * tiling.splits
+        if self.tiling.each > 1:
+            self._accumulate_for(outer, 0, 1, self.totals)
+        else:
+            self._accumulate_from(outer, "g", self.totals)
+
+    def _accumulate_for(
+        self, outer: list[str], first: int, apart: int, totals: Sequence[str]
+    ) -> None:
+        """Accumulate for every `apart`-th thread of a result; fold as they would."""
+        each, body = self.tiling.each, self.body
+        if apart == each:
+            self._accumulate_from(outer, f"g + {first * self.tiling.threads}", totals)
+            return
+        self._accumulate_for(outer, first, 2 * apart, totals)
+        others = [body.fresh("other") for _ in totals]
+        self._declare(others)
+        self._accumulate_for(outer, first + apart, 2 * apart, others)
+        for total, other in zip(totals, others, strict=True):
+            self._each_lane(self._join(f"{total}[lane]", f"{other}[lane]"))
+
+    def _accumulate_from(
+        self, outer: list[str], start: str, totals: Sequence[str]
+    ) -> None:
+        """Accumulate the elements of a thread of a result, beginning at `start`."""
+        body, tiling = self.body, self.tiling
+        step = tiling.along * tiling.splits
         if tiling.splits > 1:
             start = f"tile % {tiling.splits} * {tiling.along} + g"
         unrolled = 4 if len(self.types) <= 2 else 2
         if body.row_wise:  # few threads: each needs many loads in flight
             unrolled = 16
         if self.kernel.how == "sum":
-            self._add_runs(outer, start, step, unrolled)
+            self._add_runs(outer, start, step, unrolled, totals)
             return
         head = f"for ({body.index} r = {start}; r < {self.length}; r += {step})"
         if self.length <= step:  # at most a single iteration
@@ -252,9 +309,11 @@ class _Reduction:
         else:
             body.unroll(unrolled)
         with body.block(head):
-            self._take(outer, self.totals)
+            self._take(outer, totals)
 
-    def _add_runs(self, outer: list[str], start: str, step: int, run: int) -> None:
+    def _add_runs(
+        self, outer: list[str], start: str, step: int, run: int, totals: Sequence[str]
+    ) -> None:
         """Append sums of short runs in their own type, and of those in float64."""
         body, width = self.body, self.tiling.width
         run = min(run, -(-self.length // step))
@@ -264,14 +323,14 @@ class _Reduction:
         unrolled = 1 if body.row_wise else 4
         with body.unrolled(f"for (int turn = 0; turn < {count}; turn++)", unrolled):
             body.do(f"const {body.index} r0 = {start} + turn * {step * run};")
-            runs = [body.fresh("run") for _ in self.totals]
+            runs = [body.fresh("run") for _ in totals]
             for name, expr in zip(runs, self.exprs, strict=True):
                 body.do(f"{c_type(expr.dtype)} {name}[{width}] = {{}};")
             with body.unrolled(f"for (int u = 0; u < {run}; u++)"):
                 body.do(f"const {body.index} r = r0 + u * {step};")
                 with body.block("" if exact else f"if (r < {self.length})"):
                     self._take(outer, runs)
-            for total, name in zip(self.totals, runs, strict=True):
+            for total, name in zip(totals, runs, strict=True):
                 self._each_lane(f"{total}[lane] += {name}[lane];")
 
     def _take(self, outer: list[str], totals: Sequence[str]) -> None:
@@ -300,7 +359,7 @@ class _Reduction:
                     other = f"from_lane_above({total}[lane], away)"
                     joined = self._join(f"{total}[lane]", "other")
                     self._each_lane(f"{{ const {kind} other = {other}; {joined} }}")
-        groups = self.tiling.along // per_warp
+        groups = self.tiling.threads // per_warp
         if groups > 1:
             self._fold_groups(groups)
 
@@ -337,7 +396,7 @@ class _Reduction:
         counter = f"{counters} + tile / {splits}"
         body.do(f"const bool last = am_last({counter}, {splits});")
         with body.block("if (last)"):
-            self._start()
+            self._start(self.totals)
             head = f"for (int s = g; s < {splits}; s += {self.tiling.along})"
             with (
                 body.block(f"if (i < {self.results})"),
@@ -370,7 +429,7 @@ class _Reduction:
                 body.do(f"{body.element(view, at)} = {name}[0];")
         flat = "i" if width == 1 else f"i * {width}"
         if self.rows:
-            flat = f"row0 * {math.prod(kernel.outer) // self.rows.count} + i"
+            flat = f"row0 * {math.prod(kernel.outer) // self.rows.count} + {flat}"
         emit_epilogues(body, self.fused, flat, width, values)
 
 

@@ -8,13 +8,23 @@ from cuda_checks import emulated, precision
 import ganglion as keras
 from ganglion import config, layers
 from ganglion.compiler import reference
-from ganglion.compiler.cuda import backend, code, emit, pipeline, prelude, reduce
+from ganglion.compiler.cuda import (
+    backend,
+    code,
+    emit,
+    for_models,
+    pipeline,
+    prelude,
+    reduce,
+    tiling,
+)
 from ganglion.compiler.cuda.direct_weights import direct_weights
-from ganglion.compiler.cuda.fusion import BlockRows, FusedKernel
-from ganglion.compiler.cuda.launches import partitions_of
+from ganglion.compiler.cuda.fusion import BlockRows, FusedKernel, GatheredContract
+from ganglion.compiler.cuda.launches import Priority, fused_kernels_of, partitions_of
 from ganglion.compiler.cuda.model_states import ModelRows
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
-from ganglion.compiler.plan.kernels import Buffer, Load, Loop, View
+from ganglion.compiler.plan.epilogues import is_copy
+from ganglion.compiler.plan.kernels import Buffer, Indirect, Load, Loop, View
 from ganglion.training.data_adapters import Table
 
 emulation = pytest.mark.skipif(
@@ -75,6 +85,14 @@ def bytes_classifier(seed):
     return model
 
 
+def wide_classifier(seed):
+    hidden = [layers.Dense(units, "relu") for units in (120, 40)]
+    model = keras.Sequential([keras.Input((96,)), *hidden, layers.Dense(3)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.1 * (seed + 1)), loss)
+    return model
+
+
 def filled_tiles(seed):
     hidden = [layers.Dense(1100, "relu"), layers.Dense(64, "relu")]
     model = keras.Sequential([keras.Input((12,)), *hidden, layers.Dense(3)])
@@ -83,7 +101,9 @@ def filled_tiles(seed):
     return model
 
 
-BATCHES = {filled_tiles: 64, deep_regression: 4}
+BATCHES = {filled_tiles: 64, wide_classifier: 64, deep_regression: 4}
+WIDE = RNG.normal(size=(280, 96)).astype("float32")
+DATA = {bytes_classifier: BYTES, wide_classifier: WIDE}
 
 
 def steps_of(build, count):
@@ -92,11 +112,12 @@ def steps_of(build, count):
     steps = []
     for seed in range(count):
         keras.utils.set_random_seed(seed)
-        x = BYTES if build is bytes_classifier else X
+        x = DATA.get(build, X)
         is_regression = build in (regression, deep_regression)
-        table = Table(x, Y.astype("float32") if is_regression else Y)
+        labels = np.resize(Y, len(x))
+        table = Table(x, labels.astype("float32") if is_regression else labels)
         batch = BATCHES.get(build, BATCH)
-        signature = table.signature(batch, len(X), True)
+        signature = table.signature(batch, len(x), True)
         steps.append(build(seed)._step_cache.traced("train", table, signature))
     arrays = table.arrays()
     return {name: arrays[name] for name in steps[0].program.data}, steps
@@ -122,7 +143,9 @@ def test_models_together_have_the_bits_of_each_alone(build, launched, request):
 
 @emulation
 @pytest.mark.parametrize("precise", ["tf32", "bf16", "float32"])
-@pytest.mark.parametrize("build", [classifier, bytes_classifier, images, filled_tiles])
+@pytest.mark.parametrize(
+    "build", [classifier, bytes_classifier, wide_classifier, images, filled_tiles]
+)
 def test_tiles_for_many_models_have_the_bits_of_one_alone(
     build, precise, launches, monkeypatch
 ):
@@ -141,12 +164,46 @@ def test_tiles_for_many_models_have_the_bits_of_one_alone(
     assert "contract_in_order<" not in alone
     assert "of_like_blocks" in together
     assert "of_like_blocks" not in alone
+    if build in DATA and precise == "tf32":  # rows, for both products of the data
+        assert "int GATHERED = 1;" in together
+        assert "int GATHERED = 2;" in together
+    if build is wide_classifier:
+        assert ("int SUMS_STAY = 1;" in together) is (precise == "tf32")
     if build is classifier and precise == "tf32":
         assert "int CUTS = 4;" in together
         assert "int AT_ONCE = 4;" in together
         of_many, of_one = (copies_read(emission) for emission in emissions)
         assert of_one
         assert not of_many
+
+
+@emulation
+@pytest.mark.parametrize("build", [wide_classifier, filled_tiles])
+@pytest.mark.parametrize("precise", ["tf32", "bf16"])
+def test_blocks_that_keep_an_operand_have_the_bits_of_one_model(
+    build, precise, launches, monkeypatch
+):
+    texts = []
+
+    def for_many(program, spec, models):
+        emission = emit.emit_program(program, spec, 4096 if models > 1 else 1)
+        texts.append("".join(emission.functions.values()))
+        return emission
+
+    monkeypatch.setattr(code, "emit_program", for_many)
+    monkeypatch.setattr(tiling, "_cost_keeping_right", lambda *_: 0)
+    check_bits(build, True, precise)
+    assert "contract_keeping_right<" in texts[0]
+    assert "contract_keeping_right<" not in texts[1]
+
+
+@emulation
+def test_a_block_alone_on_a_processor_has_the_bits_of_one_model(launches, monkeypatch):
+    monkeypatch.setattr(tiling, "TILES_OF_MODELS", ())
+    monkeypatch.setattr(
+        tiling, "TILES_OF_PROCESSORS", (tiling.Tile(128, 128, 2, 4, depth=64),)
+    )
+    check_bits(wide_classifier, True, "tf32")
 
 
 def copies_read(emission):
@@ -178,6 +235,89 @@ def test_weights_are_read_themselves_only_where_products_alone_read_copies():
     ]
     writers[0].partitions += readers[:1]
     assert name not in direct_weights(schedule)
+
+
+def schedules_of(build):
+    """Return the launches of a step for one model, and those for many."""
+    _, steps = steps_of(build, 1)
+    schedule = pipeline.build(steps[0].program, GpuSpec())
+    return schedule, for_models.schedule_of_models(schedule, "tf32")
+
+
+def test_rows_of_the_data_are_copied_for_one_model_only(launches):
+    alone, together = schedules_of(wide_classifier)
+    copies = [
+        {k.target.buffer.name for k in s.step.prefetched if gathers_rows(k)}
+        for s in (alone, together)
+    ]
+    (copy,) = copies[0]
+    assert not copies[1]
+    assert copy not in {
+        buffer.name
+        for _, fused in fused_kernels_of(together.every)
+        for buffer in fused.buffers()
+    }
+    # The index is made for the next step, while this one reads its own.
+    products = [k for k in together.step.every if isinstance(k, GatheredContract)]
+    assert {k.index.name for k in products} <= together.double_buffered
+    assert all(k.alone.left.buffer.name == copy for k in products)
+
+
+def gathers_rows(kernel):
+    return (
+        isinstance(kernel, Loop)
+        and isinstance(kernel.expr, Indirect)
+        and len(kernel.shape) == 2
+    )
+
+
+def test_rows_are_still_copied_where_something_else_reads_them(launches, monkeypatch):
+    _, together = schedules_of(classifier)  # a loop, as rows have 12 elements
+    assert any(map(gathers_rows, together.step.prefetched))
+    monkeypatch.setattr(for_models, "_are_shuffled", lambda *_: False)
+    _, together = schedules_of(wide_classifier)  # rows that may not exist
+    assert any(map(gathers_rows, together.step.prefetched))
+
+
+def places_of(schedule, wanted):
+    """Return the launches of a step that have such partitions, and their products."""
+    return [
+        (number, launch.products)
+        for number, launch in enumerate(schedule.every)
+        if any(map(wanted, launch.partitions))
+    ]
+
+
+def test_blocks_beside_products_of_many_models_are_few(launches):
+    def prefetches(partition):
+        return partition.small and partition.priority is Priority.PREFETCH
+
+    def transposes(partition):
+        (kernel,) = partition.kernels if len(partition.kernels) == 1 else [None]
+        return isinstance(kernel, Loop) and len(kernel.shape) == 2 and is_copy(kernel)
+
+    alone, together = schedules_of(classifier)
+    assert len(places_of(alone, prefetches)) > 1
+    ((small, _),) = places_of(together, prefetches)
+    assert any(
+        partition.small and partition.priority is Priority.DEFERRED
+        for partition in together.every[small].partitions
+    )
+    assert any(products for _, products in places_of(alone, transposes))
+    assert not any(products for _, products in places_of(together, transposes))
+
+
+def test_what_is_needed_where_it_was_stays(launches, monkeypatch):
+    before = for_models._is_in_order
+    monkeypatch.setattr(for_models, "_is_in_order", lambda _: False)
+    _, together = schedules_of(classifier)
+    monkeypatch.setattr(for_models, "_is_in_order", before)
+    alone, moved = schedules_of(classifier)
+
+    def small(schedule):
+        return places_of(schedule, lambda p: p.small and p.priority.value == 2)
+
+    assert small(together) == small(alone) != small(moved)
 
 
 def test_a_thread_stands_for_several_that_share_a_result():

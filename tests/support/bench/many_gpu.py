@@ -25,6 +25,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -98,20 +99,29 @@ def check_and_time(name: str) -> None:
             if rows.array(number)[which].tobytes() != array.tobytes():
                 differ.append((int(which), key))
     print("bits differ:" if differ else "bits are equal", *differ)
-    driver, repeats = memory.driver, 320
-    milliseconds = timed(
-        driver, lambda: together.run_models(data, known, repeats), repeats=5
-    )
-    each = milliseconds / repeats * 1e3
+    driver, steps, epochs = memory.driver, task.network.steps, 5
+    place = rows.array(list(states[0]).index("position"))
+
+    def epoch(steps: int = steps) -> None:
+        """Take steps from the first row on; there are no rows behind the last one."""
+        place[...] = 0
+        rows.upload(small=True)
+        together.run_models(data, known, steps)
+
+    milliseconds = timed(driver, lambda: [epoch() for _ in range(epochs)], repeats=5)
+    each = milliseconds / (epochs * steps) * 1e3
     print(f"{each:.1f} us a step of all, {task.models / each:.2f} million a second")
     if not together.emission.every[0].resident:
-        profile(together, driver, timed, described)
+        profile(together, driver, timed, described, partial(epoch, 4))
 
 
-def profile(program: Any, driver: Any, timed: Any, described: Any) -> None:
+def profile(
+    program: Any, driver: Any, timed: Any, described: Any, start: Callable[[], None]
+) -> None:
     """Print the microseconds of each launch, again and again on its own."""
     (binding,), repeats = program._bindings.values(), 20
     for number, call in enumerate(program.emission.every):
+        start()
         driver.begin_capture()
         for _ in range(repeats):
             program._launch_all(binding, [call], 0)
@@ -128,12 +138,16 @@ def profile(program: Any, driver: Any, timed: Any, described: Any) -> None:
 
 VARIANTS = {
     "as it is": "",
-    "all as for one, but for tiles": "order maps copies groups",
+    "all as for one, but for tiles": "order maps copies groups rows late small",
     "models one after the other": "order",
     "maps as for one": "maps",
     "copies of weights": "copies",
+    "copies of rows of the data": "rows",
+    "weights transposed beside products": "late",
+    "small kernels for the next step where they can be": "small",
+    "two blocks on each processor": "lone",
+    "all operands for every tile": "right",
     "a group of warps at a time": "groups",
-    "the same, all else as for one but order": "groups maps copies",
     "two groups at a time": "two",
     "small tiles in short steps": "short",
 }
@@ -142,7 +156,7 @@ VARIANTS = {
 @contextmanager
 def variant(words: str) -> Iterator[None]:
     """Compile as named for a while; see `VARIANTS`."""
-    from ganglion.compiler.cuda import emit, tiling
+    from ganglion.compiler.cuda import emit, for_models, tiling
     from ganglion.compiler.cuda.target import TUNING
 
     tiles, emit_map = tiling.TILES_OF_MODELS, emit.emit_map
@@ -155,7 +169,12 @@ def variant(words: str) -> Iterator[None]:
     changes = {
         "order": [patch.object(emit._Emitter, "_starts_like_blocks", lambda *_: False)],
         "maps": [patch.object(emit, "emit_map", map_of_one)],
-        "copies": [patch.object(emit, "direct_weights", lambda _: {})],
+        "copies": [patch.object(for_models, "direct_weights", lambda _: {})],
+        "rows": [patch.object(for_models, "_gathering_products", lambda *_: {})],
+        "late": [patch.object(for_models, "_transpose_later", lambda same: same)],
+        "small": [patch.object(for_models, "_places_of_small", lambda _: ())],
+        "lone": [patch.object(tiling, "TILES_OF_PROCESSORS", ())],
+        "right": [patch.object(tiling, "TILES_WITH_ALL_COLUMNS", ())],
         "groups": [
             patch.object(TUNING, "most_sums_of_thread", 0),
             patch.object(TUNING, "cache_line", 0),

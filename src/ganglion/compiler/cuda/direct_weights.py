@@ -8,15 +8,12 @@ longer. Rounded here or there, the weights are the same.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 import numpy as np
 
-from ganglion.compiler.cuda.fusion import FusedKernel
 from ganglion.compiler.cuda.launches import (
     NEXT,
     Launch,
-    Partition,
     Schedule,
     fused_kernels_of,
     partitions_of,
@@ -48,24 +45,18 @@ def direct_weights(schedule: Schedule) -> dict[str, Buffer]:
     }
 
 
-def with_direct_weights(partition: Partition, direct: Direct) -> Partition:
-    """Return a partition whose products read weights, and that makes no copies."""
-    fused = [_with_direct_weights(fused, direct) for fused in partition.fused_kernels]
-    origin = partition.derived_from or partition
-    return replace(partition, fused_kernels=fused, derived_from=origin)
+def reading_weights(kernel: Kernel, direct: Direct) -> Kernel | None:
+    """Return a kernel that reads weights themselves, None if it only copies them."""
+    if _copied_name(kernel) in direct:
+        return None
+    if not isinstance(kernel, Contract):
+        return kernel
 
-
-def _with_direct_weights(fused: FusedKernel, direct: Direct) -> FusedKernel:
     def change(buffer: Buffer) -> Buffer:
         return direct.get(buffer.name, buffer) if _is_temporary(buffer) else buffer
 
-    kernel = fused.kernel
-    if isinstance(kernel, Contract) and any(change(b) is not b for b in kernel.reads()):
-        kernel = map_buffers(kernel, change)
-    # What is ready of a copy is ready of the weights: they are written together.
-    ready = {direct[name].key for _, name in fused.ready if name in direct}
-    epilogues = [e for e in fused.epilogues if _copied_name(e) not in direct]
-    return replace(fused, kernel=kernel, epilogues=epilogues, ready=fused.ready | ready)
+    reads = any(change(buffer) is not buffer for buffer in kernel.reads())
+    return map_buffers(kernel, change) if reads else kernel
 
 
 def _is_temporary(buffer: Buffer) -> bool:

@@ -14,15 +14,12 @@ from functools import cached_property
 import numpy as np
 
 from ganglion.compiler.cuda.column_sums import emit_map_with_column_sums
-from ganglion.compiler.cuda.direct_weights import (
-    direct_weights,
-    with_direct_weights,
-)
 from ganglion.compiler.cuda.elementwise import (
     emit_map,
     emit_transpose,
     transposed_axes,
 )
+from ganglion.compiler.cuda.for_models import schedule_of_models
 from ganglion.compiler.cuda.fusion import (
     BlockRows,
     FusedKernel,
@@ -354,7 +351,10 @@ def emit_program(program: Program, spec: GpuSpec, models: int = 1) -> Emission:
 def emit(schedule: Schedule, spec: GpuSpec, models: int = 1) -> Emission:
     """Return a schedule as CUDA C."""
     resident = schedule.step.resident
-    emitter = _Emitter(schedule, spec, models)
+    alone = schedule
+    if models > 1 and not resident:
+        schedule = schedule_of_models(schedule, spec.products)
+    emitter = _Emitter(schedule, spec, models, alone)
     counting = [emitter.count_step()] if schedule.plan.results else []
     once = tuple(map(emitter.call, schedule.once))
     first = tuple(map(emitter.call, schedule.first))
@@ -384,17 +384,21 @@ def _overlaps(kernel: Kernel) -> bool:
 class _Emitter:
     """Collects functions, and the scratch memory of their blocks."""
 
-    def __init__(self, schedule: Schedule, spec: GpuSpec, models: int) -> None:
+    def __init__(
+        self, schedule: Schedule, spec: GpuSpec, models: int, alone: Schedule
+    ) -> None:
         self.spec, self._models = spec, models
         self._has_models = models > 1 or schedule.step.resident
         self.functions: dict[str, str] = {}
         self.workspace = dict(schedule.workspace)
         self.workspace_bytes = schedule.workspace_bytes
         self._scratch = 0
-        # Weights that products of many models read, and not their rounded copies.
-        self._direct = direct_weights(schedule) if models > 1 else {}
         self._calls: dict[int, Call] = {}
         self._contexts: dict[int, LaunchContext] = {}  # of partitions
+        if models > 1:
+            every = () if schedule.step.resident else alone.every
+            for launch in (*alone.once, *alone.first, *every):
+                self._partitions_of_one_model(launch)
 
     def call(self, launch: Launch) -> Call:
         """Return the call of a launch; emit its function if it is new."""
@@ -442,16 +446,13 @@ class _Emitter:
 
     def _partitions(self, launch: Launch) -> list[PartitionText]:
         """Return the partitions of a launch, tiled so that all blocks fit one wave."""
-        if launch.partitions[0].derived_from is None:
-            partitions = self._partitions_of_one_model(launch)
-            if self._models == 1:
-                return partitions
+        of_last_step = launch.partitions[0].derived_from is not None
+        if self._models == 1 and not of_last_step:
+            return self._partitions_of_one_model(launch)
         partitions = []
         for partition in launch.partitions:
-            context = self._contexts[id(partition.derived_from or partition)]
+            context = self._contexts[id(partition.origin)]
             context = replace(context, models=self._models)
-            if self._direct:
-                partition = with_direct_weights(partition, self._direct)
             partitions.append(self._partition(partition, context))
         return _joined(partitions) if self._models > 1 else partitions
 
@@ -528,8 +529,7 @@ class _Emitter:
     def _row_wise_partition(
         self, partition: Partition, context: LaunchContext
     ) -> PartitionText:
-        undivided = partition.derived_from or partition
-        rows_alone = rows_per_block(partition.rows, undivided.kernels)
+        rows_alone = rows_per_block(partition.rows, partition.origin.kernels)
         rows, fused_kernels = rows_alone, partition.fused_kernels
         if context.models > 1:
             blocks = 4 * context.spec.processors // context.models

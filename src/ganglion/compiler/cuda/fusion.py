@@ -11,7 +11,7 @@ import math
 import operator
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from ganglion.compiler.cuda.target import TUNING
 from ganglion.compiler.plan import epilogues
@@ -49,6 +49,34 @@ class SplitContract(Contract):
     """A split-K contraction: it stores partial sums, one part after the other."""
 
     parts: int = 1
+
+
+@record(eq=False)
+class GatheredContract(Contract):
+    """A contraction whose left operand is gathered: rows of a table, by an index.
+
+    A single model reads them from a copy.
+    """
+
+    index: Buffer | None = None
+    copied: View | None = None
+
+    @property
+    def alone(self) -> Contract:
+        """The contraction of a single model."""
+        assert self.copied is not None
+        values = {f.name: getattr(self, f.name) for f in fields(Contract)}
+        return Contract(**(values | {"left": self.copied}))
+
+    @property
+    def row_size(self) -> int:
+        """The elements of a row."""
+        return self.left.buffer.shape[-1]
+
+    def reads(self) -> list[Buffer]:
+        """Return the operands, and the index."""
+        assert self.index is not None
+        return [*super().reads(), self.index]
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,12 @@ from ganglion.compiler.cuda.conv_tiling import (
     wgrad_bytes,
 )
 from ganglion.compiler.cuda.elementwise import emit_epilogues, vector_width
-from ganglion.compiler.cuda.fusion import FusedKernel, joined, sizes
+from ganglion.compiler.cuda.fusion import (
+    FusedKernel,
+    GatheredContract,
+    joined,
+    sizes,
+)
 from ganglion.compiler.cuda.passes.products import Scaled
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import (
@@ -48,6 +53,8 @@ from ganglion.compiler.cuda.tiling import (
     Product,
     Tile,
     Tiling,
+    blocks_keeping_right,
+    bytes_keeping_right,
     choose_tiling,
     line_of,
     on_tensor_cores,
@@ -55,7 +62,7 @@ from ganglion.compiler.cuda.tiling import (
     shared_bytes,
     tiling_of_models,
 )
-from ganglion.compiler.plan.kernels import Axis, BufferKey, Contract, View
+from ganglion.compiler.plan.kernels import Axis, Buffer, BufferKey, Contract, View
 
 _ROW_OF_TILE = ["  DEVICE int row_of(int m0, int row) { return m0 + row; }"]
 _ROW_OF_FPROP_TILE = [
@@ -83,7 +90,8 @@ def emit_contract(fused: FusedKernel, context: LaunchContext) -> Emitted:
     ready = kernel.right.buffer.key in fused.ready
     context = replace(context, weights_ready=ready)
     alone = replace(context, models=1)
-    tiling = _cheapest_tiling(kernel, alone, bool(fused.column_sums))
+    of_one = kernel.alone if isinstance(kernel, GatheredContract) else kernel
+    tiling = _cheapest_tiling(of_one, alone, bool(fused.column_sums))
     if isinstance(tiling, FpropTiling):
         return contraction.conv_fprop(tiling, context)
     if isinstance(tiling, WgradTiling):
@@ -91,9 +99,10 @@ def emit_contract(fused: FusedKernel, context: LaunchContext) -> Emitted:
     product, is_split = contraction.product, contraction.product.parts > 1
     is_plain = product.is_matrix_product and not (is_split or fused.column_sums)
     if context.models > 1 and is_plain:
-        tiling = tiling_of_models(product, tiling, context)
+        fours = contraction.width == 4
+        tiling = tiling_of_models(product, tiling, context, fours)
     if tiling.order is not None:
-        return contraction.in_order(tiling)
+        return contraction.in_order(tiling, context)
     return contraction.on_tensor_cores(tiling, context.most_blocks)
 
 
@@ -129,6 +138,7 @@ class _Contraction:
         self.width = _stored_width(fused, self.product)
         # Operands that can be fetched before the launch before has come to its end.
         self.prefetched: set[BufferKey] = set()
+        self.index: Buffer | None = None  # of the rows of the left one
         self.column_sums = [
             ColumnSum(self.body, column_sum, self.width)
             for column_sum in fused.column_sums
@@ -153,24 +163,50 @@ class _Contraction:
         shared = shared_bytes(self.product, tiling.tile, tiling.stages, self.bf16)
         return self._tiled(tiling, step, shared, most)
 
-    def in_order(self, tiling: Tiling) -> Emitted:
+    def in_order(self, tiling: Tiling, context: LaunchContext) -> Emitted:
         """Return a product of many models, with the sums of another tiling."""
         order, step = tiling.order, tiling.tile.step(self.bf16)
         assert order is not None
         at_once = tiling.groups_at_once(self.bf16)
         self.prefetched = {b.key for b in self.kernel.reads()} & self.fused.ready
+        if isinstance(self.kernel, GatheredContract):
+            assert self.kernel.index is not None
+            self.index = self.kernel.index
+            if self.index.key not in self.prefetched:
+                self.prefetched.discard(self.kernel.left.buffer.key)
         self._append(
-            "contract_in_order",
+            "contract_keeping_right" if tiling.keeps_right else "contract_in_order",
             tiling,
             step,
+            GATHERED=self._gathered_axis(),
+            TABLE_ROWS=self._table_rows(),
             GROUPS=order.groups,
             AT_ONCE=at_once,
             CUTS=order.cuts,
             CUT_STEP=order.step,
             LEFT_LANES=self._lanes_of_part(at_once),
+            SUMS_STAY=int(tiling.sums_stay),
         )
-        shared = shared_bytes(self.product, tiling.tile, tiling.stages, self.bf16)
-        return self._tiled(tiling, step, shared, 1 << 30)
+        if not tiling.keeps_right:
+            shared = shared_bytes(self.product, tiling.tile, tiling.stages, self.bf16)
+            return self._tiled(tiling, step, shared, 1 << 30)
+        shared = bytes_keeping_right(self.product, tiling, self.bf16)
+        emitted = self._tiled(tiling, step, shared, 1 << 30)
+        blocks = blocks_keeping_right(self.product, tiling, self.spec, context.models)
+        return replace(emitted, blocks=blocks)
+
+    def _gathered_axis(self) -> int:
+        """Return the gathered axis of the left operand: 1 for rows, 2 for the inner."""
+        kernel = self.kernel
+        if not isinstance(kernel, GatheredContract):
+            return 0
+        return 1 if any(a.left == kernel.row_size for a in self.product.rows) else 2
+
+    def _table_rows(self) -> int:
+        kernel = self.kernel
+        if not isinstance(kernel, GatheredContract):
+            return 0
+        return kernel.left.buffer.size // kernel.row_size
 
     def _lanes_of_part(self, groups: int) -> int:
         """Return how many neighbours of the left operand are copied at once.
@@ -317,13 +353,15 @@ class _Contraction:
             "RIGHT_LANES": product.lanes("right"),
         }
         even = tiling.order is not None  # matrix products have one inner axis
+        gathered = more.get("GATHERED", 0)
         flags = {
             "LEFT_ROWS": product.along_rows,
             "LEFT_AGAIN": product.again > TUNING.window_reuse,
             "PREFETCH_LEFT": left.key in self.prefetched,
             "PREFETCH_RIGHT": right.key in self.prefetched,
-            "LEFT_SAME": _rows_alike(product, tile, step),
-            "LEFT_EVEN": even or _is_even(product.inner, "left", step),
+            "LEFT_SAME": not gathered and _rows_alike(product, tile, step),
+            "LEFT_EVEN": gathered < 2
+            and (even or _is_even(product.inner, "left", step)),
             "RIGHT_EVEN": even or _is_even(product.inner, "right", step),
             "SPLIT_K": product.parts > 1,
             "ROUND_LEFT": left.key not in self.fused.rounded,
@@ -384,6 +422,8 @@ class _Contraction:
                     body.lines += lines
         body.lines[-1] += ";"
         arguments = f"block, blocks, {left}, {right}, {parts}, {counters}, store"
+        if self.index is not None:
+            arguments += f", (const int*){body.pointer(self.index)}"
         body.do(f"{function}<{SHAPE}>({arguments});")
 
     def _compute(self, turn: int) -> list[str]:

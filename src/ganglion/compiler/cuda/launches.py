@@ -146,6 +146,11 @@ class Partition:
         return [kernel for fused in self.fused_kernels for kernel in fused.kernels]
 
     @property
+    def origin(self) -> Partition:
+        """The partition that it was derived from in the first place."""
+        return self.derived_from.origin if self.derived_from else self
+
+    @property
     def rows(self) -> int:
         """Over how many rows its kernels may be fused row-wise, 0 for none."""
         return min(self.row_counts, default=0)

@@ -16,6 +16,7 @@ _ENTRY_POINTS = {
     "contract_simt": "contract",
     "contract_on_tensor_cores": "tensor_cores",
     "contract_in_order": "in_order",
+    "contract_keeping_right": "in_order",
     "conv_fprop": "conv_fprop",
     "conv_wgrad": "conv_wgrad",
     "add_columns": "column_sums",

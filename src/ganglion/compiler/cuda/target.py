@@ -132,6 +132,7 @@ class GpuTuning:
     # Tilings of products
     most_stages: int = 16
     most_sums_of_thread: int = 96  # accumulators that leave registers for operands
+    most_sums_of_lone_thread: int = 160  # the same of a multiprocessor's only block
     split_k_length: int = 2048  # of the inner axis, for which split-K pays
     split_k_most_results: int = 1 << 20
     bandwidth: float = 36.0  # of L2 and global memory: bytes/ns per multiprocessor

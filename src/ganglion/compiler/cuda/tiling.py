@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ganglion.compiler.cuda.fusion import SplitContract, sizes
+from ganglion.compiler.cuda.fusion import GatheredContract, SplitContract, sizes
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.cuda.text import THREADS, computed
 from ganglion.compiler.plan.kernels import Axis, Contract
@@ -69,6 +69,8 @@ TILES_OF_MODELS = (
     Tile(32, 64, 2, 4),
     Tile(32, 32, 2, 4),
 )
+TILES_OF_PROCESSORS = (Tile(64, 128, 2, 4, depth=64),)  # one block on each
+TILES_WITH_ALL_COLUMNS = (Tile(64, 128, 2, 4),)  # where blocks keep the right operand
 PLAIN = Tile(64, 64, 4, 2)
 PLAIN_STEP = 16
 
@@ -126,6 +128,8 @@ class Product:
     @cached_property
     def again(self) -> float:
         """How often an element of the left operand is read, by a row of tiles."""
+        if isinstance(self.kernel, GatheredContract):
+            return 1.0
         return self.batches * self.m * self.k / max(self.kernel.left.buffer.size, 1)
 
     @cached_property
@@ -200,6 +204,7 @@ class Tiling:
 
     Sums may have the order of another tiling. Groups of that order are taken at once
     where the left operand is then read in whole lines: elsewhere that gains nothing.
+    Blocks may keep all of the right operand, and take one tile after the other.
     """
 
     tile: Tile
@@ -207,6 +212,11 @@ class Tiling:
     stages: int
     order: SumOrder | None = None
     whole_lines: bool = False
+    keeps_right: bool = False
+    pairs: bool = True  # two blocks on a multiprocessor, each with half its registers
+    sums_stay: bool = (
+        False  # threads store their own sums, four adjacent ones at a time
+    )
 
     def groups_at_once(self, bf16: bool) -> int:
         """Return how many groups of an order a warp takes at once.
@@ -220,11 +230,14 @@ class Tiling:
             return 1
         sums = tile.rows * tile.columns // THREADS
         at_once, others = 1, 2 if order.cuts > 1 else 1
+        most_sums = TUNING.most_sums_of_thread
+        if not self.pairs:
+            most_sums = TUNING.most_sums_of_lone_thread
         most = min(order.groups, tile.step(bf16) // (16 if bf16 else 8))
         while (
             2 * at_once <= most
             and order.groups % (2 * at_once) == 0
-            and (2 * at_once + others) * sums <= TUNING.most_sums_of_thread
+            and (2 * at_once + others) * sums <= most_sums
         ):
             at_once *= 2
         return at_once
@@ -234,9 +247,15 @@ class Tiling:
         step, order = self.tile.step(bf16), self.order
         if order is None:
             return math.ceil(math.ceil(k / step) / self.splits)
-        length = math.ceil(math.ceil(k / order.step) / order.cuts) * order.step
         sets = order.groups // self.groups_at_once(bf16)
-        return order.cuts * sets * math.ceil(length / sets / step)
+        return order.cuts * sets * math.ceil(self.set_length(k, bf16) / step)
+
+    def set_length(self, k: int, bf16: bool) -> float:
+        """Return the part of the inner axis of the groups that are taken at once."""
+        order = self.order
+        assert order is not None
+        length = math.ceil(math.ceil(k / order.step) / order.cuts) * order.step
+        return length * self.groups_at_once(bf16) / order.groups
 
 
 def choose_tiling(
@@ -258,18 +277,85 @@ def choose_tiling(
     return best, costs[best]
 
 
-def tiling_of_models(product: Product, alone: Tiling, context: LaunchContext) -> Tiling:
-    """Return a tiling for the products of many models, with the sums of one alone."""
+def tiling_of_models(
+    product: Product, alone: Tiling, context: LaunchContext, fours: bool = False
+) -> Tiling:
+    """Return a tiling for the products of many models, with the sums of a single one.
+
+    With `fours`, four adjacent results can be stored at once.
+    """
     spec, tile = context.spec, alone.tile
     order = SumOrder(tile.groups, alone.splits, tile.step(spec.bf16))
-    costs = {alone: _cost(product, alone, spec, False, context.models)}
+    fours = fours and not spec.bf16
+    tilings = [] if isinstance(product.kernel, GatheredContract) else [alone]
     for tile in TILES_OF_MODELS:
-        stages = spec.half // _stage_bytes(product, tile, spec.bf16)
-        tiling = Tiling(tile, 1, stages, order, product.along_rows)
-        most = min(max(tiling.steps(product.k, spec.bf16), 2), TUNING.most_stages)
-        tiling = replace(tiling, stages=min(stages, most))
-        costs[tiling] = _cost(product, tiling, spec, False, context.models)
+        tiling = _in_order(product, tile, order, spec, spec.half)
+        tilings.append(replace(tiling, sums_stay=fours and _has_fours(tile)))
+    if context.alone:  # others would have room for one block, too
+        room = spec.shared_per_block - 1024
+        for tile in TILES_OF_PROCESSORS:
+            tiling = _in_order(product, tile, order, spec, room)
+            if shared_bytes(product, tile, tiling.stages, spec.bf16) > spec.half:
+                tilings.append(tiling)
+    costs = {
+        tiling: _cost(product, tiling, spec, False, context.models)
+        for tiling in tilings
+    }
+    for tile in TILES_WITH_ALL_COLUMNS:
+        stay = fours and _has_fours(tile)
+        if keeping := _keeping_right(product, tile, order, context, stay):
+            costs[keeping] = _cost_keeping_right(product, keeping, context)
     return min(costs, key=costs.__getitem__)
+
+
+def _has_fours(tile: Tile) -> bool:
+    """Return whether each thread of this tile has four adjacent results at a time."""
+    return tile.columns // tile.warps_across % 16 == 0
+
+
+def _in_order(
+    product: Product, tile: Tile, order: SumOrder, spec: GpuSpec, room: int
+) -> Tiling:
+    """Return a tiling whose blocks have this much shared memory."""
+    stages = room // _stage_bytes(product, tile, spec.bf16)
+    pairs = room <= spec.half
+    tiling = Tiling(tile, 1, stages, order, product.along_rows, pairs=pairs)
+    most = min(max(tiling.steps(product.k, spec.bf16), 2), TUNING.most_stages)
+    return replace(tiling, stages=min(stages, most))
+
+
+def _keeping_right(
+    product: Product,
+    tile: Tile,
+    order: SumOrder,
+    context: LaunchContext,
+    sums_stay: bool,
+) -> Tiling | None:
+    """Return a tiling whose blocks keep the right operand, None if they cannot."""
+    spec = context.spec
+    if product.n > tile.columns or product.batches > 1:
+        return None
+    tiling = Tiling(tile, 1, 0, order, product.along_rows, keeps_right=True)
+    tiling = replace(tiling, sums_stay=sums_stay)
+    least = 16 if spec.bf16 else 8
+    while tile.depth > least and tiling.set_length(product.k, spec.bf16) < tile.depth:
+        tile = replace(tile, depth=tile.depth // 2)
+        tiling = replace(tiling, tile=tile)
+    free = spec.half - bytes_keeping_right(product, tiling, spec.bf16)
+    stages = free // _left_bytes(product, tile, spec.bf16)
+    blocks = blocks_keeping_right(product, tiling, spec, context.models)
+    if stages < 2 or product.tiles(tile) == blocks:
+        return None
+    return replace(tiling, stages=min(stages, TUNING.most_stages))
+
+
+def blocks_keeping_right(
+    product: Product, tiling: Tiling, spec: GpuSpec, models: int
+) -> int:
+    """Return how many blocks a model has, if the blocks of all models run at once."""
+    shared = bytes_keeping_right(product, tiling, spec.bf16)
+    slots = spec.resident_blocks(shared) * spec.processors
+    return min(product.tiles(tiling.tile), max(slots // models, 1))
 
 
 def on_tensor_cores(kernel: Contract, precision: str) -> bool:
@@ -363,6 +449,29 @@ def _cost(
     return max(each * steps * max(copied, worked), waited) + ends
 
 
+def _cost_keeping_right(
+    product: Product, tiling: Tiling, context: LaunchContext
+) -> float:
+    """Return the estimated nanoseconds of blocks that keep the right operand."""
+    spec, tile = context.spec, tiling.tile
+    blocks = blocks_keeping_right(product, tiling, spec, context.models)
+    tiles = -(-product.tiles(tile) // blocks)  # of a block
+    each = -(-blocks * context.models // spec.processors)  # blocks of a processor
+    steps, step = tiling.steps(product.k, spec.bf16), tile.step(spec.bf16)
+    left, right = product.width("left"), product.width("right")
+    far = (tiles * tile.rows * left + tile.columns * right) * step * steps
+    shared_reads = (
+        tile.rows * tile.warps_across * left + tile.columns * tile.warps_down * right
+    )
+    lanes = tile.rows * left / _speed(product.lanes("left") * left)
+    near = (shared_reads + lanes) * step * steps * tiles * 1.2
+    copied = each * far / TUNING.bandwidth
+    worked = each * near / TUNING.shared_bandwidth / TUNING.clock
+    size = tile.rows * tile.columns * 4
+    ends = 1000 + each * tiles * (200 + size / TUNING.bandwidth)
+    return max(copied, worked, tiles * steps * 80 + TUNING.latency) + ends
+
+
 def _speed(copied: int) -> float:
     """Return how fast copies of so many bytes are."""
     return {16: 1.0, 8: 0.6, 4: 0.35}[copied]
@@ -373,14 +482,27 @@ def shared_bytes(product: Product, tile: Tile, stages: int, bf16: bool) -> int:
     return max(stages * _stage_bytes(product, tile, bf16), _sums_bytes(tile))
 
 
+def bytes_keeping_right(product: Product, tiling: Tiling, bf16: bool) -> int:
+    """Return the shared memory of blocks that keep the right operand."""
+    tile = tiling.tile
+    kept = tiling.steps(product.k, bf16) * _right_bytes(product, tile, bf16)
+    sums = 0 if tiling.sums_stay else _sums_bytes(tile)
+    return kept + tiling.stages * _left_bytes(product, tile, bf16) + sums
+
+
 def _stage_bytes(product: Product, tile: Tile, bf16: bool) -> int:
-    step = tile.step(bf16)
-    width = product.width("left")
+    return _left_bytes(product, tile, bf16) + _right_bytes(product, tile, bf16)
+
+
+def _left_bytes(product: Product, tile: Tile, bf16: bool) -> int:
+    step, width = tile.step(bf16), product.width("left")
     if product.along_rows:
-        left = tile.rows * (step * width + 16)
-    else:
-        left = step * (tile.rows + (16 if width == 1 else 8)) * width
-    return left + step * line_of(tile.columns) * product.width("right")
+        return tile.rows * (step * width + 16)
+    return step * (tile.rows + (16 if width == 1 else 8)) * width
+
+
+def _right_bytes(product: Product, tile: Tile, bf16: bool) -> int:
+    return tile.step(bf16) * line_of(tile.columns) * product.width("right")
 
 
 def _sums_bytes(tile: Tile) -> int:

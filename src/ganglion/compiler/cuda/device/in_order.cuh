@@ -16,13 +16,17 @@ template <class S> struct Parts {
   static_assert(S::WK == 1, "a warp takes the whole inner axis");
   static_assert(S::GROUPS % S::AT_ONCE == 0 && S::BK % CHUNK == 0, "whole sets");
   static_assert(!S::LEFT_ROWS || S::LEFT_LANES <= CHUNK, "copies stay in a set");
+  // Whether each set has something in its first stage.
+  static constexpr int LAST_CUT = STEPS * (S::CUTS - 1) / S::CUTS * S::CUT_STEP;
+  static constexpr bool NO_GAPS =
+      STEPS >= S::CUTS && S::K - LAST_CUT > (SETS - 1) * CHUNK;
   int first, end;  // of the inner axis, in one stage
-  DEVICE Parts at(int number) {
-    const int part = number / STAGES, cut = part / SETS;
-    const int begin = STEPS * cut / S::CUTS * (S::CUT_STEP / CHUNK);
-    const int chunk = begin + number % STAGES * (EACH * SETS) + part % SETS;
+  DEVICE Parts at(unsigned number) {
+    const unsigned part = number / STAGES, cut = part / SETS;
+    const unsigned begin = STEPS * cut / S::CUTS * (S::CUT_STEP / CHUNK);
+    const unsigned chunk = begin + number % STAGES * (EACH * SETS) + part % SETS;
     const int end = STEPS * (cut + 1) / S::CUTS * S::CUT_STEP;
-    return {chunk * CHUNK, end < S::K ? end : S::K};
+    return {(int)chunk * CHUNK, end < S::K ? end : S::K};
   }
 };
 
@@ -36,10 +40,88 @@ DEVICE void for_each_sum(Change change) {
       for (int e = 0; e < 4; e++) change(i, j, e);
 }
 
+// The products of one stage of a set of groups, each with sums of its own.
+template <class S, int DOWN, int RIGHT>
+DEVICE void multiply_part(float (&c)[S::AT_ONCE][DOWN][RIGHT][4],
+                          const typename S::Left* at, const typename S::Right* by,
+                          int m0, int n0, const Parts<S>& part) {
+  typedef Parts<S> P;
+#pragma unroll
+  for (int chunk = 0; chunk < P::EACH; chunk++)
+    // Behind the end, within a chunk, there are zeros.
+    if ((chunk == 0 && P::STAGES == 1 && P::NO_GAPS) ||
+        part.first + chunk * (P::SETS * P::CHUNK) < part.end)
+#pragma unroll
+      for (int group = 0; group < S::AT_ONCE; group++)
+        multiply_parts<S>(c[group], at, by, m0, n0, chunk * P::CHUNK + group * P::KS);
+}
+
+// Finish a tile whose sums threads have in registers: four neighbours each time, or
+// through shared memory.
+template <class S, int DOWN, int RIGHT, class Store>
+DEVICE void finish_sums(float* sums, const float (&c)[DOWN][RIGHT][4], int tile, int b,
+                        int m0, int n0, int m_of_warp, int n_of_warp, float* parts,
+                        unsigned* counters, Store store) {
+  if constexpr (!SumsStay<S>::YES) {
+    stage_sums<S, true>(sums, c, m_of_warp, n_of_warp);
+    finish_tile<S>(sums, tile, 0, b, m0, n0, parts, counters, store);
+  } else {
+    typedef Warp<S> W;
+    constexpr int QUADS = RIGHT / 2, COUNT = DOWN * 2 * QUADS, TURNS = S::TURNS;
+    static_assert(S::LANES == 4 && W::Q == 2 && COUNT % TURNS == 0, "whole turns");
+    const int g = THREAD % 32 / 4, t = THREAD % 4;
+#pragma unroll
+    for (int first = 0; first < COUNT; first += TURNS) {
+      int m[TURNS], n[TURNS];
+      bool exists[TURNS];
+      float value[TURNS][4];
+#pragma unroll
+      for (int u = 0; u < TURNS; u++) {
+        const int at = first + u, i = at / QUADS / 2, half = at / QUADS % 2;
+        const int j = at % QUADS * 2;
+        m[u] = m0 + m_of_warp + W::row(i, half, g);
+        n[u] = n0 + n_of_warp + W::column(j, 2 * t);
+        exists[u] = (S::M % S::BM == 0 || m[u] < S::M) &&
+                    (S::N % S::BN == 0 || n[u] < S::N);
+        if (!exists[u]) m[u] = n[u] = 0;  // an element that can be read
+#pragma unroll
+        for (int lane = 0; lane < 4; lane++)
+          value[u][lane] = c[i][j + lane % 2][half * 2 + lane / 2];
+      }
+      store(0, b, m, n, exists, value);
+    }
+  }
+}
+
+// Add what groups have to the sums of a cut, and the last ones of a cut to those of all.
+template <class S, int DOWN, int RIGHT, int D, int R>
+DEVICE void join_set(int set, const float (&c)[S::AT_ONCE][DOWN][RIGHT][4],
+                     float (&cut)[DOWN][RIGHT][4], float (&total)[D][R][4]) {
+#pragma unroll
+  for (int group = 0; group < S::AT_ONCE; group++)
+    for_each_sum<DOWN, RIGHT>([&](int i, int j, int e) {
+      cut[i][j][e] += scaled<S>(c[group][i][j][e]);
+    });
+  if constexpr (S::CUTS > 1)
+    if (set % Parts<S>::SETS == Parts<S>::SETS - 1)
+      for_each_sum<DOWN, RIGHT>([&](int i, int j, int e) {
+        total[i][j][e] += cut[i][j][e];
+        cut[i][j][e] = 0.0f;
+      });
+}
+template <class S, class Cut, class Total>
+DEVICE const auto& joined_sums(const Cut& cut, const Total& total) {
+  if constexpr (S::CUTS > 1)
+    return total;
+  else
+    return cut;
+}
+
 template <class S, class Store>
 DEVICE void contract_in_order(int block, int blocks, const typename S::Left* left,
                               const typename S::Right* right, float* parts,
-                              unsigned* counters, Store store) {
+                              unsigned* counters, Store store,
+                              const int* index = nullptr) {
   typedef typename S::Left Left;
   typedef typename S::Right Right;
   typedef Parts<S> P;
@@ -52,7 +134,7 @@ DEVICE void contract_in_order(int block, int blocks, const typename S::Left* lef
     const TileIndex<S> p = TileIndex<S>::at(number);
     LeftCopies<S, P::CHUNK, P::SETS> lefts;
     RightCopies<S, P::CHUNK, P::SETS> rights;
-    lefts.begin(left + S::left_batch(p.b), p.m0);
+    lefts.begin(left + S::left_batch(p.b), p.m0, index);
     rights.begin(right + S::right_batch(p.b), p.n0);
     auto fetch_sides = [&](int stage, bool of_left, bool of_right) {
       const P part = P::at(stage);
@@ -63,7 +145,7 @@ DEVICE void contract_in_order(int block, int blocks, const typename S::Left* lef
           rights.copy((Right*)(to + Stage<S>::LEFT), part.first, part.end);
       }
     };
-    float c[S::AT_ONCE][DOWN][RIGHT][4] = {}, cut[DOWN][RIGHT][4] = {};
+    float cut[DOWN][RIGHT][4] = {};
     float total[S::CUTS > 1 ? DOWN : 1][S::CUTS > 1 ? RIGHT : 1][4] = {};
     bool of_left = true, of_right = true;
     if ((S::PREFETCH_LEFT || S::PREFETCH_RIGHT) && number == block) {
@@ -80,44 +162,109 @@ DEVICE void contract_in_order(int block, int blocks, const typename S::Left* lef
       commit_copies();
     }
 #pragma unroll 1
-    for (int stage = 0; stage < P::COUNT; stage++) {
-      await_copies<S::STAGES - 2>();
-      BARRIER;
-      fetch_sides(stage + S::STAGES - 1, true, true);
-      commit_copies();
-      const auto* at = shared_bytes + stage % S::STAGES * Stage<S>::BYTES;
-      const P part = P::at(stage);
-#pragma unroll
-      for (int chunk = 0; chunk < P::EACH; chunk++)
-        // Behind the end, within a chunk, there are zeros.
-        if (part.first + chunk * (P::SETS * P::CHUNK) < part.end)
-#pragma unroll
-          for (int group = 0; group < S::AT_ONCE; group++)
-            multiply_parts<S>(c[group], (const Left*)at,
-                              (const Right*)(at + Stage<S>::LEFT), m_of_warp,
-                              n_of_warp, chunk * P::CHUNK + group * P::KS);
-      if (stage % P::STAGES < P::STAGES - 1) continue;
-#pragma unroll
-      for (int group = 0; group < S::AT_ONCE; group++)
-        for_each_sum<DOWN, RIGHT>([&](int i, int j, int e) {
-          cut[i][j][e] += scaled<S>(c[group][i][j][e]);
-          c[group][i][j][e] = 0.0f;
-        });
-      if constexpr (S::CUTS > 1)
-        if (stage / P::STAGES % P::SETS == P::SETS - 1)
-          for_each_sum<DOWN, RIGHT>([&](int i, int j, int e) {
-            total[i][j][e] += cut[i][j][e];
-            cut[i][j][e] = 0.0f;
-          });
+    for (int set = 0; set < S::CUTS * P::SETS; set++) {
+      float c[S::AT_ONCE][DOWN][RIGHT][4] = {};
+#pragma unroll 1
+      for (int of_set = 0; of_set < P::STAGES; of_set++) {
+        const int stage = set * P::STAGES + of_set;
+        await_copies<S::STAGES - 2>();
+        BARRIER;
+        fetch_sides(stage + S::STAGES - 1, true, true);
+        commit_copies();
+        const auto* at = shared_bytes + stage % S::STAGES * Stage<S>::BYTES;
+        multiply_part<S>(c, (const Left*)at, (const Right*)(at + Stage<S>::LEFT),
+                         m_of_warp, n_of_warp, P::at(stage));
+      }
+      join_set<S>(set, c, cut, total);
     }
     await_copies<0>();
     BARRIER;
-    float* sums = (float*)shared_bytes;
-    if constexpr (S::CUTS > 1)
-      stage_sums<S, true>(sums, total, m_of_warp, n_of_warp);
-    else
-      stage_sums<S, true>(sums, cut, m_of_warp, n_of_warp);
-    finish_tile<S>(sums, p.tile, 0, p.b, p.m0, p.n0, parts, counters, store);
+    finish_sums<S>((float*)shared_bytes, joined_sums<S>(cut, total), p.tile, p.b, p.m0,
+                   p.n0, m_of_warp, n_of_warp, parts, counters, store);
     BARRIER;
   }
+}
+
+// The same where one tile has all columns: a block keeps the right operand, and takes
+// every BLOCKS-th tile; the rows of the next one come while it finishes one.
+template <class S, class Store>
+DEVICE void contract_keeping_right(int block, int blocks, const typename S::Left* left,
+                                   const typename S::Right* right, float* parts,
+                                   unsigned* counters, Store store,
+                                   const int* index = nullptr) {
+  typedef typename S::Left Left;
+  typedef typename S::Right Right;
+  typedef Parts<S> P;
+  static_assert(S::BN >= S::N, "a tile has all columns");
+  constexpr int DOWN = S::BM / S::WM / 16, RIGHT = S::BN / S::WN / 8;
+  constexpr int AHEAD = S::STAGES - 1;
+  auto* ring = shared_bytes + P::COUNT * Stage<S>::RIGHT;
+  float* sums = (float*)(ring + S::STAGES * Stage<S>::LEFT);
+  const int warp = THREAD / 32, tiles = (S::TILES - block + blocks - 1) / blocks;
+  const int m_of_warp = warp % S::WM * (S::BM / S::WM);
+  const int n_of_warp = warp / S::WM * (S::BN / S::WN);
+  LeftCopies<S, P::CHUNK, P::SETS> lefts;
+  RightCopies<S, P::CHUNK, P::SETS> rights;
+  rights.begin(right, 0);
+  // Turns are stages through all tiles of the block.
+  auto fetch_left = [&](int turn) {
+    if (turn >= tiles * P::COUNT) return;
+    const int stage = turn % P::COUNT, number = block + turn / P::COUNT * blocks;
+    if (stage == 0) lefts.begin(left, number * S::BM, index);
+    const P part = P::at(stage);
+    if (part.first < part.end)
+      lefts.copy((Left*)(ring + turn % S::STAGES * Stage<S>::LEFT), part.first,
+                 part.end);
+  };
+  auto fetch_right = [&](int stage) {
+    const P part = P::at(stage);
+    if (part.first < part.end)
+      rights.copy((Right*)(shared_bytes + stage * Stage<S>::RIGHT), part.first,
+                  part.end);
+  };
+  if (S::PREFETCH_LEFT)
+#pragma unroll 1
+    for (int turn = 0; turn < AHEAD; turn++) fetch_left(turn);
+  if (S::PREFETCH_RIGHT)
+#pragma unroll 1
+    for (int stage = 0; stage < P::COUNT; stage++) fetch_right(stage);
+  if (S::PREFETCH_LEFT || S::PREFETCH_RIGHT) {
+    commit_copies();
+    start_after_others();
+  }
+#pragma unroll 1
+  for (int turn = 0; turn < AHEAD; turn++) {
+    if (!S::PREFETCH_LEFT) fetch_left(turn);
+    if (!S::PREFETCH_RIGHT && turn < P::COUNT) fetch_right(turn);
+    if (!S::PREFETCH_RIGHT && turn == AHEAD - 1)
+      for (int stage = AHEAD; stage < P::COUNT; stage++) fetch_right(stage);
+    commit_copies();
+  }
+#pragma unroll 1
+  for (int tile = 0; tile < tiles; tile++) {
+    float cut[DOWN][RIGHT][4] = {};
+    float total[S::CUTS > 1 ? DOWN : 1][S::CUTS > 1 ? RIGHT : 1][4] = {};
+#pragma unroll 1
+    for (int set = 0; set < S::CUTS * P::SETS; set++) {
+      float c[S::AT_ONCE][DOWN][RIGHT][4] = {};
+#pragma unroll 1
+      for (int of_set = 0; of_set < P::STAGES; of_set++) {
+        const int stage = set * P::STAGES + of_set, turn = tile * P::COUNT + stage;
+        await_copies<S::STAGES - 2>();
+        BARRIER;
+        fetch_left(turn + AHEAD);
+        commit_copies();
+        multiply_part<S>(c, (const Left*)(ring + turn % S::STAGES * Stage<S>::LEFT),
+                         (const Right*)(shared_bytes + stage * Stage<S>::RIGHT),
+                         m_of_warp, n_of_warp, P::at(stage));
+      }
+      join_set<S>(set, c, cut, total);
+    }
+    // All have read the sums of the tile before: there were barriers since.
+    const int number = block + tile * blocks;
+    finish_sums<S>(sums, joined_sums<S>(cut, total), number, 0, number * S::BM, 0,
+                   m_of_warp, n_of_warp, parts, counters, store);
+  }
+  await_copies<0>();
+  BARRIER;
 }

@@ -24,6 +24,15 @@ template <int CHUNK, int APART> DEVICE int inner_of(int at) {
     return at / CHUNK * (APART * CHUNK) + at % CHUNK;
 }
 
+// What an index finds of the left operand, where stages have chunks: 0 nothing, 1 rows,
+// 2 inner ones.
+template <class S, int CHUNK> DEVICE constexpr int gathered_axis() {
+  if constexpr (CHUNK == 0)
+    return 0;
+  else
+    return S::GATHERED;
+}
+
 // Where a thread copies the left operand from: rows that stay, inner indices that move.
 template <class S, int CHUNK = 0, int APART = 1> struct LeftCopies {
   typedef typename S::Offset Offset;
@@ -34,6 +43,7 @@ template <class S, int CHUNK = 0, int APART = 1> struct LeftCopies {
   static constexpr int STEP = THREADS / ACROSS > 0 ? THREADS / ACROSS : 1;
   static constexpr int COUNT = (DOWN + STEP - 1) / STEP;
   static constexpr bool ALL_M = S::M % S::BM == 0, ALL_K = S::K % S::BK == 0;
+  static constexpr int GATHERED = gathered_axis<S, CHUNK>();
   static_assert(THREADS % ACROSS == 0, "threads cover whole lines");
   // In chunks, copies of a thread that are alike need one address for all of them.
   static constexpr bool ONE =
@@ -41,7 +51,9 @@ template <class S, int CHUNK = 0, int APART = 1> struct LeftCopies {
   // Where each copy starts; steps that are even only move all of them alike.
   const Left* cursors[ONE ? 1 : COUNT];
   bool exists[S::LEFT_ROWS ? COUNT : 1];
-  METHOD void begin(const Left* from, int m0) {
+  const int* index;
+  METHOD void begin(const Left* from, int m0, const int* found_by = nullptr) {
+    index = found_by;
     const int line = THREAD / ACROSS, at = THREAD % ACROSS * V;
     const Offset first = S::LEFT_SAME ? S::left_row(m0) + S::left_row(line) : 0;
 #pragma unroll
@@ -50,10 +62,20 @@ template <class S, int CHUNK = 0, int APART = 1> struct LeftCopies {
       const int k = inner_of<CHUNK, APART>(S::LEFT_ROWS ? at : line + i * STEP);
       const bool inside = ALL_M || (m < S::M && (!S::LEFT_ROWS || m - m0 < DOWN));
       exists[S::LEFT_ROWS ? i : 0] = inside;
-      const Offset row = S::LEFT_SAME ? first + S::left_row(i * STEP) : S::left_row(m);
+      const Offset row = S::LEFT_SAME      ? first + S::left_row(i * STEP)
+                         : GATHERED == 1 && inside ? S::left_row(found(m))
+                                                   : S::left_row(m);
       cursors[i] = from + (inside ? row : 0);
       if (S::LEFT_EVEN) cursors[i] += S::left_inner(k);
     }
+  }
+  // Which row of the table is at a place of the batch; never one behind its end.
+  METHOD unsigned found(int at) const {
+    if constexpr (GATHERED > 0) {
+      const unsigned row = (unsigned)index[at];
+      return row < S::TABLE_ROWS ? row : S::TABLE_ROWS - 1;
+    }
+    return 0;
   }
   METHOD void copy(Left* to, int k0, int end = S::K) const {
     const int line = THREAD / ACROSS, at = THREAD % ACROSS * V;
@@ -62,10 +84,11 @@ template <class S, int CHUNK = 0, int APART = 1> struct LeftCopies {
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
       const int k = k0 + inner_of<CHUNK, APART>(S::LEFT_ROWS ? at : line + i * STEP);
-      const Left* from =
-          cursors[ONE ? 0 : i] + (S::LEFT_EVEN ? step_offset : S::left_inner(k));
-      if (ONE) from += S::left_row(i * STEP);
       const bool inside = (ALL_K && CHUNK == 0) || k < end;
+      const int inner = GATHERED == 2 && inside ? found(k) : k;
+      const Left* from =
+          cursors[ONE ? 0 : i] + (S::LEFT_EVEN ? step_offset : S::left_inner(inner));
+      if (ONE) from += S::left_row(i * STEP);
       const bool wanted = exists[S::LEFT_ROWS && !ONE ? i : 0] && inside;
       if (DOWN % STEP == 0 || line + i * STEP < DOWN)
         copy_async<V * (int)sizeof(Left), S::LEFT_AGAIN>(
@@ -113,6 +136,14 @@ template <class S, int CHUNK = 0, int APART = 1> struct RightCopies {
   }
 };
 
+// Whether threads finish the sums that they have, instead of through shared memory.
+template <class S, class = void> struct SumsStay {
+  static constexpr bool YES = false;
+};
+template <class S> struct SumsStay<S, decltype((void)S::SUMS_STAY)> {
+  static constexpr bool YES = S::SUMS_STAY;
+};
+
 // How rows and columns are assigned to the tiles of 16 x 8 that a warp multiplies: such
 // that registers are loaded in the order in which tensor cores want them, or that what
 // a thread rounds of several tiles lies side by side.
@@ -123,7 +154,10 @@ template <class S> struct Warp {
   static constexpr bool RIGHT_HALF = sizeof(typename S::Right) == 2;
   static constexpr bool IN_ORDER = S::LEFT_ROWS || LEFT_HALF || LEFT_BYTES;
   static constexpr int P = !S::BF16 || DOWN < 2 ? 1 : 2;
-  static constexpr int Q = !S::BF16 || RIGHT_HALF ? 1 : RIGHT < 4 ? RIGHT : 4;
+  static constexpr int Q = SumsStay<S>::YES         ? 2
+                           : !S::BF16 || RIGHT_HALF ? 1
+                           : RIGHT < 4              ? RIGHT
+                                                    : 4;
   static_assert((IN_ORDER || DOWN % P == 0) && RIGHT % Q == 0, "whole groups");
   DEVICE int row(int i, int half, int g) {
     if (IN_ORDER) return i * 16 + half * 8 + g;

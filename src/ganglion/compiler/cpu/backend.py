@@ -572,29 +572,10 @@ class Layout:
             for segment, call in zip(self._segments, calls, strict=True)
         ]
         self._ranges = self._slice_ranges()
-        for first, call in zip(self._first_slot, calls, strict=False):
-            start = first + len(call.buffers)
-            end = start + len(call.parameters)
-            self._pointers[:, start:end] = call.parameters
         self._constants: list[np.ndarray] = []  # references that keep them alive
-        # Slots that every run binds: of data, results, and states in `moving`.
-        of_run: defaultdict[str, list[int]] = defaultdict(list)
-        of_state: defaultdict[str, list[int]] = defaultdict(list)  # the other states
-        for column, buffer in enumerate(slots):
-            if buffer is None:
-                continue
-            if buffer.kind == "constant":
-                self._constants.append(np.ascontiguousarray(buffer.array))
-                self._pointers[:, column] = self._constants[-1].ctypes.data
-            elif buffer.kind == "host":
-                self._pointers[:, column] = callbacks[buffer].address
-            elif buffer.kind == "state":
-                name = names.get(buffer.name, buffer.name)
-                (of_run if name in moving else of_state)[name].append(column)
-            elif buffer.kind != "arena":
-                of_run[buffer.name].append(column)
-        self._run_slots = self._slots_of(of_run)
-        self._state_slots = self._slots_of(of_state)
+        self._run_slots, self._state_slots = self._bound_slots(
+            slots, callbacks, names, moving
+        )
         self._words = self._pointers.data.cast("B").cast("q")
         self._bound: weakref.ref[FixedArrays] | None = None
         self._in_arena = [n for n, b in enumerate(slots) if b and b.kind == "arena"]
@@ -614,6 +595,39 @@ class Layout:
         job = new_job(self.parts)
         self._job = job.data
         self._address = int(job.ctypes.data)
+
+    def _bound_slots(
+        self,
+        slots: Sequence[Buffer | None],
+        callbacks: Mapping[Buffer, Callback],
+        names: Mapping[str, str],
+        moving: Container[str],
+    ) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+        """Set pointers that never change; return those that `bind` sets, by array.
+
+        First the slots of data, results, and states in `moving`, which every run binds;
+        then those of the other states.
+        """
+        for first, call in zip(self._first_slot, self._calls, strict=False):
+            start = first + len(call.buffers)
+            end = start + len(call.parameters)
+            self._pointers[:, start:end] = call.parameters
+        of_run: defaultdict[str, list[int]] = defaultdict(list)
+        of_state: defaultdict[str, list[int]] = defaultdict(list)
+        for column, buffer in enumerate(slots):
+            if buffer is None:
+                continue
+            if buffer.kind == "constant":
+                self._constants.append(np.ascontiguousarray(buffer.array))
+                self._pointers[:, column] = self._constants[-1].ctypes.data
+            elif buffer.kind == "host":
+                self._pointers[:, column] = callbacks[buffer].address
+            elif buffer.kind == "state":
+                name = names.get(buffer.name, buffer.name)
+                (of_run if name in moving else of_state)[name].append(column)
+            elif buffer.kind != "arena":
+                of_run[buffer.name].append(column)
+        return self._slots_of(of_run), self._slots_of(of_state)
 
     def _slots_of(self, columns: Mapping[str, list[int]]) -> dict[str, list[int]]:
         """Return the slots of arrays in all threads, given their columns."""

@@ -426,3 +426,28 @@ def test_objects_to_skip(tmp_path):
         assert not np.array_equal(first, model.layers[0].kernel)
     with pytest.raises(ValueError, match=r"only supports loading '\.weights\.h5'"):
         model.load_weights(tmp_path / "m.keras", objects_to_skip=[])
+
+
+def test_optimizers_kept_in_attributes_need_not_be_built(tmp_path):
+    class Pair(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.first = layers.Dense(2)
+
+        def call(self, inputs):
+            return self.first(inputs)
+
+        def compile(self, own):
+            super().compile(loss="mse", optimizer=own)
+            self.own = own
+
+    x = np.ones((4, 3), "float32")
+    trained, loaded, bare = Pair(), Pair(), Pair()
+    trained.compile(keras.optimizers.Adam(0.1))
+    trained.fit(x, x[:, :2], verbose=0)
+    trained.save_weights(tmp_path / "pair.weights.h5")
+    loaded.compile(keras.optimizers.Adam(0.1))
+    for model in (loaded, bare):
+        model(x)
+        model.load_weights(tmp_path / "pair.weights.h5")
+        np.testing.assert_array_equal(model(x), trained(x))

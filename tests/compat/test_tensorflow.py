@@ -18,6 +18,7 @@ tf = pytest.importorskip("tensorflow")
 X = np.array([[0.3, -1.2, 2.0], [1.5, 0.1, -0.7]], np.float32)
 Y = np.array([[1.0, 2.0, -0.5], [0.25, 4.0, 1.0]], np.float32)
 N = np.array([[1, 2, 0], [2, 1, 1]], np.int32)
+CUBE = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 IMAGE = np.linspace(0, 1, 5 * 4 * 3, dtype=np.float32).reshape(5, 4, 3)
 PIXELS = (IMAGE * 255).astype(np.uint8)
 BATCH = np.stack([IMAGE, IMAGE[::-1]])
@@ -61,7 +62,16 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("fill", ([3], 7), {}),
     ("gather", (X, [1, 0]), {}),
     ("gather", (X, N), {"batch_dims": 1, "axis": 1}),
+    ("gather", (CUBE, [[1], [0]]), {"batch_dims": 1, "axis": 2}),
+    ("gather", (CUBE, [[[1], [0], [3]]] * 2), {"batch_dims": 2}),
+    ("gather", (CUBE, [[2, 1], [0, 0]]), {"batch_dims": -1, "axis": -2}),
     ("gather_nd", (X, [[0, 1], [1, 2]]), {}),
+    ("gather_nd", (CUBE, [[[0, 1]], [[2, 3]]]), {"batch_dims": 1}),
+    ("eye", (2, 3), {"batch_shape": [2]}),
+    ("math.logical_xor", (X > 0, X > 1), {}),
+    ("shape", (X,), {"out_type": "int64"}),
+    ("tensor_scatter_nd_max", (X, [[0, 1], [1, 0]], [9.0, -9.0]), {}),
+    ("tensor_scatter_nd_min", (X, [[0, 1], [1, 0]], [9.0, -9.0]), {}),
     ("image.adjust_brightness", (PIXELS, 0.1), {}),
     ("image.adjust_contrast", (IMAGE, 2.0), {}),
     ("image.central_crop", (IMAGE, 0.5), {}),
@@ -102,6 +112,8 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("norm", (X,), {"axis": 1}),
     ("one_hot", (N, 3), {}),
     ("one_hot", ([0, 2], 3), {"on_value": 5.0, "off_value": -1.0, "axis": 0}),
+    ("one_hot", ([0, 2], 3), {"on_value": 5, "off_value": 1}),
+    ("one_hot", ([0, 2], 3), {"on_value": True, "off_value": False, "dtype": "bool"}),
     ("ones_like", (N,), {}),
     ("pad", (X, [[1, 0], [0, 2]]), {"mode": "CONSTANT", "constant_values": 4}),
     ("pad", (X, [[0, 0], [1, 1]], "REFLECT"), {}),

@@ -90,11 +90,11 @@ def identity(input: Any) -> Any:  # noqa: A002 (TensorFlow's name)
     return ops.convert_to_tensor(input)
 
 
-def shape(input: Any) -> Any:  # noqa: A002
+def shape(input: Any, out_type: Any = "int32") -> Any:  # noqa: A002
     """Return the sizes of the axes, which are known while a step is traced."""
     sizes = ops.shape(input)
     if None not in sizes:
-        return as_tensor(np.array(sizes, np.int32))
+        return as_tensor(np.array(sizes, str(out_type)))
     return UnknownSizes(
         _size_along(input, axis) if size is None else size
         for axis, size in enumerate(sizes)
@@ -133,12 +133,26 @@ class UnknownSizes(tuple[Any, ...]):
         return self._each(operator.sub, other)
 
 
-def size(input: Any) -> Any:  # noqa: A002
+def size(input: Any, out_type: Any = "int32") -> Any:  # noqa: A002
     """Return how many numbers there are."""
     count = ops.size(input)
     if count is None:
         return functools.reduce(operator.mul, shape(input))
-    return as_tensor(np.array(count, np.int32))
+    return as_tensor(np.array(count, str(out_type)))
+
+
+def eye(
+    num_rows: int,
+    num_columns: int | None = None,
+    batch_shape: Any = None,
+    dtype: Any = "float32",
+) -> Any:
+    """Return a matrix with ones on its diagonal, or a batch of them."""
+    matrix = ops.eye(int(num_rows), num_columns, dtype=str(dtype))
+    if batch_shape is None:
+        return matrix
+    sizes = [int(size) for size in known(batch_shape, "eye")]
+    return ops.broadcast_to(matrix, (*sizes, *matrix.shape))
 
 
 def rank(input: Any) -> Any:  # noqa: A002
@@ -447,27 +461,51 @@ def _has_type(bound: Any) -> bool:
 
 def gather(params: Any, indices: Any, axis: Any = None, batch_dims: int = 0) -> Any:
     """Return rows, or parts along another axis, by their indices."""
-    axis = batch_dims if axis is None else axis
-    if batch_dims == 0:
+    indices = ops.convert_to_tensor(indices)
+    shape, places = tuple(params.shape), tuple(indices.shape)
+    batches = batch_dims + (len(places) if batch_dims < 0 else 0)
+    axis = batches if axis is None else axis % len(shape)
+    if batches == 0:
         return ops.take(params, indices, axis=axis)
-    if batch_dims == 1 and axis == 1 and len(indices.shape) == 2:
-        wide = ops.reshape(indices, (*indices.shape, *(1 for _ in params.shape[2:])))
-        target = (*indices.shape, *params.shape[2:])
-        return ops.take_along_axis(params, ops.broadcast_to(wide, target), axis=1)
-    raise NotImplementedError(
-        f"tf.gather(axis={axis}, batch_dims={batch_dims}) is not supported; use "
-        "`keras.ops.take_along_axis`."
+    # The axis comes behind those of the batch, then all others are one.
+    before, after = range(batches, axis), range(axis + 1, len(shape))
+    rows = ops.transpose(params, (*range(batches), axis, *before, *after))
+    count, width = math.prod(shape[:batches]), math.prod(rows.shape[batches + 1 :])
+    flat = ops.reshape(indices, (count, -1, 1))
+    parts = ops.take_along_axis(
+        ops.reshape(rows, (count, shape[axis], width)),
+        ops.broadcast_to(flat, (count, flat.shape[1], width)),
+        axis=1,
+    )
+    inner = len(places) - batches
+    parts = ops.reshape(parts, (*places, *rows.shape[batches + 1 :]))
+    middle = range(batches + inner, batches + inner + len(before))
+    return ops.transpose(
+        parts,
+        (
+            *range(batches),
+            *middle,
+            *range(batches, batches + inner),
+            *range(batches + inner + len(before), len(parts.shape)),
+        ),
     )
 
 
-def gather_nd(params: Any, indices: Any) -> Any:
-    """Return parts of a tensor by tuples of indices, which are on the last axis."""
+def gather_nd(params: Any, indices: Any, batch_dims: int = 0) -> Any:
+    """Return parts of a tensor by tuples of indices, which lie on the last axis."""
+    indices = ops.cast(ops.convert_to_tensor(indices), "int32")
+    if batch_dims:
+        outer = tuple(indices.shape[:-1])
+        grids = np.indices(outer[:batch_dims], dtype=np.int32)
+        rest = (1,) * (len(outer) - batch_dims)
+        own = [np.broadcast_to(g.reshape(*g.shape, *rest), outer) for g in grids]
+        indices = ops.concatenate([np.stack(own, axis=-1), indices], axis=-1)
     depth = ops.shape(indices)[-1]
     sizes = [int(size) for size in params.shape]
     rest = tuple(sizes[depth:])
     flat = ops.reshape(params, (-1, *rest))
     strides = np.cumprod([1, *sizes[1:depth][::-1]])[::-1].astype(np.int32)
-    places = ops.sum(ops.multiply(ops.cast(indices, "int32"), strides), axis=-1)
+    places = ops.sum(ops.multiply(indices, strides), axis=-1)
     return ops.take(flat, places, axis=0)
 
 
@@ -722,14 +760,16 @@ def one_hot(
     dtype: Any = None,
 ) -> Any:
     """Return vectors with one number on, the others off."""
-    kind = "float32" if dtype is None else str(dtype)
-    hot = ops.one_hot(
-        indices, int(depth), axis=-1 if axis is None else axis, dtype=kind
-    )
+    axis = -1 if axis is None else axis
     if on_value is None and off_value is None:
-        return hot
-    on, off = (1 if on_value is None else on_value), off_value or 0
-    return ops.add(ops.multiply(hot, on - off), off)
+        return ops.one_hot(
+            indices, int(depth), axis=axis, dtype=str(dtype or "float32")
+        )
+    given = on_value if on_value is not None else off_value
+    kind = str(dtype or ops.convert_to_tensor(given).dtype)
+    on, off = 1 if on_value is None else on_value, off_value or 0
+    hot = ops.one_hot(indices, int(depth), axis=axis, dtype="bool")
+    return ops.where(hot, ops.cast(on, kind), ops.cast(off, kind))
 
 
 def pad(

@@ -164,11 +164,13 @@ arrays.clip_by_global_norm(t_list, clip_norm)
         convert_to_tensor(value, dtype) = convert_to_tensor(x, dtype)
         ensure_shape(x, shape) = arrays.ensure_shape(x, shape)
         expand_dims(input, axis) = expand_dims(x, axis)
-        eye(num_rows, num_columns, dtype=float32) = eye(N, M, dtype)
+        eye(num_rows, num_columns, batch_shape, dtype=float32) = \
+arrays.eye(num_rows, num_columns, batch_shape, dtype)
         fill(dims, value) = arrays.fill(dims, value)
         gather(params, indices, axis, batch_dims) = \
 arrays.gather(params, indices, axis, batch_dims)
-        gather_nd(params, indices) = arrays.gather_nd(params, indices)
+        gather_nd(params, indices, batch_dims) = \
+arrays.gather_nd(params, indices, batch_dims)
         identity(input) = arrays.identity(input)
         is_tensor(x) = arrays.is_tensor(x)
         linspace(start, stop, num) = linspace(start, stop, num)
@@ -216,8 +218,8 @@ arrays.scatter_nd_sub(tensor, indices, updates)
         scatter_nd(indices, updates, shape) = scatter(indices, values, shape)
         sequence_mask(lengths, maxlen, dtype) = \
 arrays.sequence_mask(lengths, maxlen, dtype)
-        shape(input) = arrays.shape(input)
-        size(input) = arrays.size(input)
+        shape(input, out_type) = arrays.shape(input, out_type)
+        size(input, out_type) = arrays.size(input, out_type)
         slice(input_, begin, size) = arrays.slice_(input_, begin, size)
         sort(values, axis, direction) = arrays.sort(values, axis, direction)
         argsort(values, axis, direction) = arrays.argsort(values, axis, direction)
@@ -240,6 +242,10 @@ arrays.strided_slice(input_, begin, end, strides)
 arrays.switch_case(branch_index, branch_fns)
         tensor_scatter_nd_add(tensor, indices, updates) = \
 arrays.tensor_scatter_nd_add(tensor, indices, updates)
+        tensor_scatter_nd_max(tensor, indices, updates) = \
+scatter_update(inputs, indices, updates, reduction=max)
+        tensor_scatter_nd_min(tensor, indices, updates) = \
+scatter_update(inputs, indices, updates, reduction=min)
         tensor_scatter_nd_update(tensor, indices, updates) = \
 scatter_update(inputs, indices, updates)
         unique(x) = arrays.unique(x)
@@ -292,7 +298,8 @@ arrays.band_part(input, num_lower, num_upper)
         diag(diagonal) = arrays.diag(diagonal)
         diag_part(input) = diagonal(x, axis1=-2, axis2=-1)
         eigh(tensor) = eigh(x)
-        eye(num_rows, num_columns, dtype=float32) = eye(N, M, dtype)
+        eye(num_rows, num_columns, batch_shape, dtype=float32) = \
+arrays.eye(num_rows, num_columns, batch_shape, dtype)
         global_norm(t_list) = arrays.global_norm(t_list)
         inv(input) = inv(x)
         lstsq(matrix, rhs) = lstsq(a, b)

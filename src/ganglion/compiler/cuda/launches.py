@@ -1,9 +1,9 @@
-"""The stages of a step on its way to launches, what a launch is, and the verifier.
+"""The stages of a step on its way to launches, and the verifier of schedules.
 
-A launch is one kernel function of several partitions, side by side. In a partition,
-fused kernels run one after the other: one kernel may have many blocks; several small
-ones have one block, which only waits for itself between them, or a few blocks with rows
-of their own.
+A launch is a kernel function of several partitions, which run side by side. The fused
+kernels of a partition run one after the other. A partition has a single kernel with
+many blocks, or several small kernels with a single block and barriers between them, or
+row-wise kernels with a few blocks that each have their own rows.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from ganglion.compiler.plan.plan import (
 from ganglion.compiler.plan.time_loop import TimeLoop
 
 ALIGNMENT, SHARED_ALIGNMENT = 256, 16  # bytes
-NEXT = "next"  # kind of the other one of two buffers: the one for the next step
+NEXT = "next"  # the kind of the other of two buffers, which is for the next step
 
 
 @dataclass(frozen=True)
 class StepKernels:
-    """The kernels of every step, and of what comes before it.
+    """The kernels of a step, and those that run before or beside it.
 
-    Those that run `once` make what never changes; `prefetched` ones prepare a step,
-    and run beside the one before it. A step is `resident` if one block takes it, again
-    and again in a single launch.
+    `once` computes constants before the first step; `prefetched` kernels prepare a
+    step, and run beside the step before it. A `resident` step is run by a single block,
+    many times in a single launch.
     """
 
     plan: Plan
@@ -50,7 +50,7 @@ class StepKernels:
     resident: bool = False
 
     def map(self, change: Callable[[Kernel], Kernel]) -> StepKernels:
-        """Return it with every kernel changed."""
+        """Return the step with every kernel changed."""
         once, prefetched, every = (
             tuple(map(change, kernels))
             for kernels in (self.once, self.prefetched, self.every)
@@ -59,7 +59,7 @@ class StepKernels:
 
     @property
     def persistent(self) -> set[BufferKey]:
-        """Temporary arrays that steps find as they are: made once or prefetched."""
+        """Temporary arrays that persist between steps: constants and prefetched."""
         return written_by(self.once) | self._prefetched_arrays
 
     @property
@@ -68,22 +68,22 @@ class StepKernels:
 
     @property
     def double_buffered(self) -> frozenset[str]:
-        """The names of prefetched arrays that a step reads: there are two of each."""
+        """The names of prefetched arrays that a step reads: each has two buffers."""
         read = self._prefetched_arrays & read_by(self.every)
         return frozenset(name for _, name in read)
 
     @cached_property
     def for_next(self) -> list[Kernel]:
-        """The prefetched kernels as they write for the next step."""
+        """The prefetched kernels, writing to the buffers of the next step."""
         other = {("arena", name): (NEXT, name) for name in self.double_buffered}
         return [rename_buffers(kernel, other) for kernel in self.prefetched]
 
 
 def is_one_blocks(step: StepKernels, spec: GpuSpec) -> bool:
-    """Return whether one block takes a step as fast as several launches would.
+    """Return whether a single block runs a step as fast as several launches would.
 
-    It has all arrays in its shared memory, and leaves the other processors to other
-    models.
+    It has all arrays in its shared memory, and leaves the other multiprocessors to
+    other models.
     """
     kernels = (*step.once, *step.every)
     if step.plan.results or spec.products != "tf32":
@@ -117,11 +117,11 @@ def _multiplications(kernel: Contract) -> int:
 
 
 class Priority(Enum):
-    """What waits for a kernel."""
+    """What depends on a kernel."""
 
     CRITICAL = 0  # a product of the same step
     DEFERRED = 1  # nothing in this step: metrics, updates
-    PREFETCH = 2  # the next step: it may not disturb the products of this one
+    PREFETCH = 2  # the next step: must not delay the products of this step
 
 
 @dataclass(eq=False)
@@ -131,14 +131,14 @@ class Partition:
     fused_kernels: list[FusedKernel]
     small: bool
     launch: int
-    # Over how many rows its kernels may be fused row-wise: all that are possible.
+    # All numbers of rows over which its kernels may be fused row-wise.
     row_counts: frozenset[int] = frozenset()
     priority: Priority = Priority.CRITICAL
-    # Arrays in the shared memory of row-wise blocks, with the elements of a row:
-    # nowhere else, or also in global memory; see `stage_rows`.
+    # Arrays in the shared memory of row-wise blocks, with the length of a row: only
+    # there, or also in global memory; see `stage_rows`.
     private: dict[BufferKey, int] = field(default_factory=dict)
     written_back: dict[BufferKey, int] = field(default_factory=dict)
-    derived_from: Partition | None = None  # which it is a part of, see `without`
+    derived_from: Partition | None = None  # of which it is a part, see `without`
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -157,7 +157,7 @@ class Partition:
 
     @property
     def row_wise(self) -> bool:
-        """Whether several blocks run through it, each with its own rows."""
+        """Whether several blocks run all of its kernels, each with its own rows."""
         if self.derived_from is not None:
             return self.derived_from.row_wise
         return self.rows > 0 and len(self.fused_kernels) > 1
@@ -171,7 +171,7 @@ class Partition:
         return any(key in fused.reads() for fused in later)
 
     def written_back_by(self, fused: FusedKernel) -> dict[BufferKey, int]:
-        """Return what is written back of a fused kernel's results."""
+        """Return the results of a fused kernel that are written back."""
         writes = fused.writes()
         return {key: size for key, size in self.written_back.items() if key in writes}
 
@@ -213,10 +213,10 @@ class Launch:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The launches of a program, before they are text.
+    """The launches of a program, before they are emitted.
 
-    Steps that prepare each other are `first`, any number of `every`, and `last`; others
-    are `every` alone. All come after what is launched `once`.
+    If steps prefetch for each other, a run is `first`, any number of `every`, and
+    `last`; else it is `every` alone. `once` precedes them.
     """
 
     step: StepKernels
@@ -226,18 +226,18 @@ class Schedule:
     last: list[Launch] = field(default_factory=list)
     offsets: dict[BufferKey, int] = field(default_factory=dict)  # in the arena
     arena: int = 0  # bytes
-    # Memory that is used for nothing else, zero at first.
+    # Memory of a single purpose, initialized to zero.
     workspace: dict[BufferKey, int] = field(default_factory=dict)
     workspace_bytes: int = 0
 
     @property
     def plan(self) -> Plan:
-        """The plan that it was made of."""
+        """The plan of the program."""
         return self.step.plan
 
     @cached_property
     def double_buffered(self) -> frozenset[str]:
-        """The names of arrays that steps prepare for each other."""
+        """The names of arrays that steps prefetch for each other."""
         return self.step.double_buffered
 
 
@@ -281,10 +281,10 @@ def lifetimes(
 
 
 def without(launches: Sequence[Launch], kernels: Iterable[Kernel]) -> list[Launch]:
-    """Return launches without some kernels; others are as they were, to the bit.
+    """Return launches without some kernels, with all others unchanged to the bit.
 
-    Tilings depend on what runs beside a kernel, and so would the order of sums; but
-    where a run ends must not matter for what its last step computes.
+    Tilings, and with them the order of sums, depend on the other kernels of a launch;
+    but the results of a step must not depend on whether a run ends with it.
     """
     gone = {id(kernel) for kernel in kernels}
     changed = []
@@ -323,23 +323,23 @@ def _fused_without(fused: FusedKernel, gone: set[int]) -> FusedKernel:
     return replace(fused, epilogues=epilogues, column_sums=column_sums)
 
 
-# ---- what must hold of steps and launches --------------------------------------------
-# What is read has been written, and is there. The order of a step's kernels says what
-# depends on what. Launches run one after the other, their partitions side by side, and
-# the kernels of a partition in order; so of two kernels that touch the same array, of
-# which one writes it, the earlier must be in an earlier launch, or before the other in
-# the same partition.
+# ---- the verifier of steps and launches ----------------------------------------------
+# Everything that is read has been written, to memory that the reader sees. The order of
+# a step's kernels defines their dependencies. Launches run one after the other, their
+# partitions side by side, and the kernels of a partition in order. So of two kernels
+# in conflict, the earlier must be in an earlier launch, or before the other in the same
+# partition.
 
 
 class LaunchError(PlanError):
-    """Launches that break their own rules: a bug in Ganglion, not in the model."""
+    """Launches are malformed: a bug in Ganglion, not in the model."""
 
 
-TEMPORARY = ("arena", NEXT)  # kinds of arrays that a kernel must have written
+TEMPORARY = ("arena", NEXT)  # kinds of arrays that must be written before they are read
 
 
 def verify_step(step: StepKernels) -> None:
-    """Raise `LaunchError` if a kernel reads what none before it has written."""
+    """Raise `LaunchError` if a kernel reads what no kernel before it has written."""
     written: set[BufferKey] = set()
     for number, kernel in enumerate((*step.once, *step.prefetched, *step.every)):
         for key in read_by([kernel]) - written:
@@ -352,7 +352,7 @@ def verify_step(step: StepKernels) -> None:
 
 
 def verify_schedule(schedule: Schedule) -> None:
-    """Raise `LaunchError` if launches do not keep the order of a step's kernels."""
+    """Raise `LaunchError` if launches violate the order of a step's kernels."""
     step, name = schedule.step, schedule.plan.name
     constant = written_by(step.once)
     known = constant | written_by(step.prefetched)
@@ -377,7 +377,7 @@ def verify_schedule(schedule: Schedule) -> None:
 
 @dataclass(frozen=True)
 class _Position:
-    """Where a kernel is."""
+    """The position of a kernel in launches."""
 
     launch: int
     partition: Partition
@@ -385,7 +385,7 @@ class _Position:
     order: tuple[int, int]  # in the partition, and among the fused kernel's
 
     def before(self, other: _Position) -> bool:
-        """Return whether it has ended when the other begins, in every block."""
+        """Return whether the kernel has ended in every block when another begins."""
         if self.partition is other.partition:
             return self.order <= other.order
         return self.launch < other.launch
@@ -398,7 +398,7 @@ class _Position:
 
 
 class _Launches:
-    """The launches of a step, or of what comes before it."""
+    """The launches of a step, or those before it."""
 
     def __init__(self, name: str, when: str, launches: Sequence[Launch]) -> None:
         self._name, self._when, self._launches = name, when, launches
@@ -416,7 +416,7 @@ class _Launches:
         return LaunchError(f"{self._name}: launch {self._when} {launch} {what}")
 
     def verify(self, kernels: Iterable[Kernel], known: set[BufferKey]) -> None:
-        """Check that kernels run as if one after the other; some arrays are known."""
+        """Check that dependencies between kernels are kept; some arrays are given."""
         writer: dict[BufferKey, _Position] = {}
         readers: dict[BufferKey, list[_Position]] = defaultdict(list)
         for kernel in kernels:
@@ -478,7 +478,7 @@ class _Launches:
             )
 
     def verify_ready(self, before: set[BufferKey] | None) -> None:
-        """Check that nothing is fetched early that the launch before writes."""
+        """Check that no array is loaded early that the previous launch writes."""
         for number, launch in enumerate(self._launches):
             for fused in launch.fused_kernels:
                 wrong = fused.ready & before if before is not None else fused.ready
@@ -489,7 +489,7 @@ class _Launches:
             before = launch.writes()
 
     def verify_rows(self) -> None:
-        """Check that row-wise blocks need only their own rows of each other."""
+        """Check that row-wise blocks read their own rows of each other's results."""
         for number, launch in enumerate(self._launches):
             for partition in launch.partitions:
                 fits = can_fuse_rows(partition.kernels, partition.rows)
@@ -507,7 +507,7 @@ def _order(first: _Position, second: _Position) -> str:
 
 
 def _verify_memory(schedule: Schedule) -> None:
-    """Check that what lives at the same time does not overlap."""
+    """Check that arrays which are live at the same time do not overlap."""
     lives, sizes = lifetimes(schedule)
     for key in lives:
         if key not in schedule.offsets:
@@ -531,7 +531,7 @@ def _verify_apart(
     sizes: Mapping[BufferKey, int],
     lives: Mapping[BufferKey, tuple[int, int]],
 ) -> None:
-    """Walk through an area by offsets: what overlaps must not live together."""
+    """Check in order of offsets that overlapping arrays are not live together."""
     end = schedule.arena if memory == "arena" else schedule.workspace_bytes
     open_ones: list[BufferKey] = []
     for key in sorted(lives, key=lambda key: offsets[key]):

@@ -1,9 +1,10 @@
-"""A step that is one block's: arrays in its shared memory, and no launches to fill.
+"""Resident steps: a single block runs them, with all arrays in its shared memory.
 
-The block takes many steps in a single launch. It copies the variables of its model
-before the first step, and back after the last one. Products read transposed matrices as
-they lie, what an update needs besides its gradient is computed first, so that updates
-are epilogues, and gradients of ReLUs compare results. See `one_block.py`, too.
+The block runs many steps in a single launch. It stages the variables of its model
+before the first step, and writes them back after the last. Products read transposed
+matrices without copies; the parts of an update that do not depend on its gradient are
+computed first, so that updates are epilogues; gradients of ReLUs compare results. See
+also `one_block.py`.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _AXES = ("batch", "rows", "columns", "inner")
 
 
 def make_resident(step: StepKernels) -> StepKernels:
-    """Return a step for one block."""
+    """Return a step for a resident block."""
     kernels = [_thin_as_loop(kernel) for kernel in step.every]
     kernels = _read_as_it_lies(_compute_early(kernels))
     kernels = _gather_first(_compare_results(kernels))
@@ -66,7 +67,7 @@ def _thin_as_loop(kernel: Kernel) -> Kernel:
 
 
 def _compute_early(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Put results first that depend on nothing which the step computes before them."""
+    """Move outputs to the front that depend on nothing computed before them."""
     uses = Uses(kernels)
     first: list[Kernel] = []
     others: list[Kernel] = []
@@ -97,14 +98,14 @@ def _compute_early(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 
 def _with_loads(expr: Expr, known: Mapping[Expr, Load]) -> Expr:
-    """Return an expression that loads what is known of it."""
+    """Return an expression with known subexpressions replaced by loads."""
     return mapped(expr, lambda part: known.get(part, part))
 
 
 def _compare_results(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Let gradients of ReLUs compare results, so that nobody keeps what was before.
+    """Let gradients of ReLUs compare results, so that inputs need not be stored.
 
-    The result is larger than zero where what it was made of is.
+    A result is positive exactly where the ReLU's input is.
     """
     uses, results = Uses(kernels), dict[tuple[Shape, str], _Result]()
     changed: list[Kernel] = []
@@ -135,14 +136,14 @@ def _compare_results(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 @dataclass(frozen=True)
 class _Result:
-    """A result of a ReLU, and what it is made of."""
+    """The result of a ReLU, and its input."""
 
     number: int  # of the kernel
     before: Expr
     load: Load
 
     def is_changed(self, uses: Uses, number: int) -> bool:
-        """Return whether either has changed before another kernel."""
+        """Return whether the input or the result has changed before another kernel."""
         return any(
             self.number < writer < number
             for buffer in sources(self.before, self.load)
@@ -151,9 +152,9 @@ class _Result:
 
 
 def _gather_first(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Gather the few elements of the data that loops read here and there beforehand.
+    """Gather the few elements of the data that loops read by index in advance.
 
-    They are far away: so all that comes from there is waited for at once.
+    The latency of global memory is then paid once for all of them.
     """
     gathered: dict[Any, Buffer] = {}
     changed: list[Kernel] = []
@@ -184,7 +185,7 @@ def _gather_first(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 
 def _axes_of_few(expr: Expr, loop: Loop) -> list[int] | None:
-    """Return the axes along which a loop reads few elements of the data by an index."""
+    """Return the axes along which a loop gathers few elements of the data, if any."""
     if not isinstance(expr, Indirect) or not isinstance(expr.row, Load):
         return None
     strides = zip(expr.within, expr.row.view.strides, strict=True)
@@ -196,7 +197,7 @@ def _axes_of_few(expr: Expr, loop: Loop) -> list[int] | None:
 
 
 def _read_as_it_lies(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Let products read the matrix that a copy would transpose for them."""
+    """Let products read the source of a transposing copy."""
     uses = Uses(kernels)
     copies: dict[BufferKey, tuple[int, Loop]] = {}
     changed: list[Kernel] = []
@@ -222,14 +223,14 @@ def _read_as_it_lies(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 
 def _is_written(uses: Uses, loop: Loop, after: int, before: int) -> bool:
-    """Return whether what a loop copies is changed between two kernels."""
+    """Return whether the source of a copy changes between two kernels."""
     assert isinstance(loop.expr, Load)
     writers = uses.writers[loop.expr.view.buffer.key]
     return any(after < writer < before for writer in writers)
 
 
 def _read_source(kernel: Contract, side: str, loop: Loop) -> Contract:
-    """Return a product that reads what was copied, where its axes are the copy's."""
+    """Return a product that reads the source of a copy, if its axes are the copy's."""
     assert isinstance(loop.expr, Load)
     copy, source = loop.target, loop.expr.view
     if getattr(kernel, side).offset or copy.offset:

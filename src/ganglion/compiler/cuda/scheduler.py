@@ -1,8 +1,8 @@
-"""Which kernels are launched together, and where their results are then.
+"""Which kernels are launched together, and where their results are stored.
 
-That is nowhere, in shared memory, in the arena, or in the workspace. Fused kernels also
-need to know which arrays are rounded, and which can be fetched while the launch before
-still runs.
+Results are in registers, in shared memory, in the arena or in the workspace. Fused
+kernels also record which arrays are rounded, and which can be loaded while the previous
+launch still runs.
 """
 
 from __future__ import annotations
@@ -50,35 +50,35 @@ from ganglion.compiler.plan.plan import packed, read_by, rounded, written_by
 
 
 def is_small(kernel: Kernel) -> bool:
-    """Return whether one block is enough for a kernel."""
+    """Return whether a single block suffices for a kernel."""
     if not isinstance(kernel, Loop) or kernel.adds:
         return False
     return _elements(kernel) <= TUNING.one_block_elements
 
 
 def _elements(kernel: Kernel) -> int:
-    """Return the elements that a loop runs through, 0 for other kernels."""
+    """Return the number of points of a loop, 0 for other kernels."""
     return math.prod(kernel.shape) if isinstance(kernel, Loop) else 0
 
 
 class _LastUses:
-    """Which fused kernels used each array last."""
+    """The last fused kernels that used each array."""
 
     def __init__(self) -> None:
         self._writers: dict[BufferKey, list[FusedKernel]] = defaultdict(list)
         self._readers: dict[BufferKey, list[FusedKernel]] = defaultdict(list)
 
     def needs(self, kernel: Kernel) -> list[FusedKernel]:
-        """Return what must be done before a kernel."""
+        """Return the fused kernels that must precede a kernel."""
         reads = dict.fromkeys(b.key for b in kernel.reads())
         writes = dict.fromkeys(b.key for b in kernel.writes())
         users = [fused for key in reads | writes for fused in self._writers[key]]
         users += [fused for key in writes for fused in self._readers[key]]
-        # In an order that is the same in every process.
+        # Sorted, for the same order in every process.
         return list({id(fused): fused for fused in users}.values())
 
     def note(self, kernel: Kernel, fused: FusedKernel) -> None:
-        """Remember what a kernel touches; those before it are waited for through it."""
+        """Add a kernel; those before it are ordered through it from now on."""
         for key in {b.key for b in kernel.writes()}:
             self._writers[key] = [fused]
             self._readers[key] = []
@@ -87,9 +87,9 @@ class _LastUses:
 
 
 class Scheduler:
-    """Puts kernels into launches, each as early as what it needs allows.
+    """Assigns kernels to launches, each as early as its dependencies allow.
 
-    Where all are one block's anyway, it takes them `in_order`, one launch each.
+    With `in_order`, for a resident block, each kernel has a launch of its own.
     """
 
     def __init__(self, in_order: bool = False) -> None:
@@ -99,7 +99,7 @@ class Scheduler:
         self._partition_of: dict[int, Partition] = {}
 
     def add(self, kernel: Kernel, priority: Priority) -> None:
-        """Put a kernel into a launch."""
+        """Add a kernel to a launch."""
         needs = self._uses.needs(kernel)
         scatters = priority is Priority.PREFETCH and self._scatters(kernel, needs)
         fused = None if scatters else self._fuse_epilogue(kernel, needs, priority)
@@ -115,7 +115,7 @@ class Scheduler:
     def _fuse_epilogue(
         self, kernel: Kernel, needs: list[FusedKernel], priority: Priority
     ) -> FusedKernel | None:
-        """Let a loop be computed along with what it reads, if nothing else holds it."""
+        """Fuse a loop as an epilogue of what it reads, if no dependency prevents it."""
         if not isinstance(kernel, Loop):
             return None
         for producer in sorted(needs, key=self._launch_of, reverse=True):
@@ -130,7 +130,7 @@ class Scheduler:
                 return producer
             if self._in_order:
                 continue
-            # The last block to come ends a column sum: only what is critical may wait.
+            # The last block to finish ends a column sum: only critical kernels may wait.
             if priority is Priority.CRITICAL and _fuse_column_sum(kernel, producer):
                 return producer
             partial = can_fuse_partial_column_sum(producer, kernel)
@@ -140,7 +140,7 @@ class Scheduler:
         return None
 
     def _fits_rows(self, epilogue: Kernel, producer: FusedKernel) -> bool:
-        """Return whether an epilogue keeps its partition row-wise, if it must."""
+        """Return whether an epilogue keeps its partition row-wise, if it has to be."""
         partition = self._partition_of[id(producer)]
         counts = common_row_counts(partition, epilogue)
         if partition.row_wise and not counts:
@@ -149,9 +149,9 @@ class Scheduler:
         return True
 
     def _has_all_rows(self, producer: FusedKernel) -> bool:
-        """Return whether a fused kernel's blocks have no rows of their own; keep it so.
+        """Return whether a fused kernel can have blocks without rows; make it so.
 
-        Parts that are added up need not be those rows.
+        Column sums add up parts that need not be the rows of a block.
         """
         partition = self._partition_of[id(producer)]
         if partition.row_wise:
@@ -173,7 +173,7 @@ class Scheduler:
     ) -> None:
         last = max((self._launch_of(need) for need in needs), default=-1)
         small = is_small(fused.kernel)
-        # Sums for the next step are computed as those for the first, in another launch.
+        # Prefetched sums must be those of the first step: in a launch of their own.
         row_wise = priority is not Priority.PREFETCH or is_map(fused.kernel)
         needed = (self._partition_of[id(need)] for need in needs)
         latest = {
@@ -185,7 +185,7 @@ class Scheduler:
             small and partitions and all(partition.small for partition in partitions)
         )
         follows = follows and not any(partition.row_wise for partition in partitions)
-        # Deferred kernels in a chain would only make a launch longer.
+        # A chain of deferred kernels would only make a launch longer.
         may = priority is Priority.CRITICAL or last + 1 >= len(self.launches)
         may = may and length < TUNING.longest_partition
         counts = frozenset[int]()
@@ -204,7 +204,7 @@ class Scheduler:
             waits = large or (priority is not Priority.CRITICAL and not small)
             launch = self._launch_without_products(last + 1) if waits else last + 1
             if launch == len(self.launches) and priority is not Priority.CRITICAL:
-                launch = last + 1  # rather beside others than in a launch of its own
+                launch = last + 1  # beside others rather than alone
             partition = self._new_partition(fused, small, launch)
             partition.priority = priority
             if row_wise:
@@ -212,7 +212,7 @@ class Scheduler:
         self._partition_of[id(fused)] = partition
 
     def _scatters(self, kernel: Kernel, needs: list[FusedKernel]) -> bool:
-        """Return whether a kernel writes scattered elements and has a launch."""
+        """Return whether a kernel scatters, and so has a launch."""
         last = max(map(self._launch_of, needs), default=-1)
         return (
             isinstance(kernel, Loop)
@@ -223,7 +223,7 @@ class Scheduler:
     def _launch_without_products(self, launch: int) -> int:
         """Return the next launch without products.
 
-        Their shared memory would leave others few blocks at a time.
+        Their shared memory would leave few blocks of other kernels at a time.
         """
         while launch < len(self.launches) and self._has_products(launch):
             launch += 1
@@ -251,7 +251,7 @@ class Scheduler:
 
 
 def common_row_counts(partition: Partition, kernel: Kernel) -> frozenset[int]:
-    """Return over how many rows a kernel may be fused with a partition's, row-wise."""
+    """Return over how many rows a kernel may join a row-wise partition."""
     kernels = [*partition.kernels, kernel]
     counts = partition.row_counts & row_counts(kernel)
     return frozenset(count for count in counts if can_fuse_rows(kernels, count))
@@ -262,15 +262,15 @@ def _reads_from(kernel: Kernel, fused: FusedKernel) -> bool:
 
 
 def _fuse_column_sum(kernel: Loop, producer: FusedKernel) -> bool:
-    """Let a producer add up what it computes, or fuse an epilogue of its column sum."""
+    """Fuse a column sum into its producer, or an epilogue into a column sum."""
     if can_fuse_column_sum(producer, kernel):
         producer.add_column_sum(kernel)
         return True
     if is_map(producer.kernel):
-        return False  # its sums are of some rows each, and only stored
+        return False  # its sums are partial, and only stored
     reads, writes = read_by([kernel]), written_by([kernel])
     for column_sum in producer.column_sums:
-        # Blocks of other columns may still be at work.
+        # Blocks with other columns may still be running.
         still = producer.writes() - column_sum.writes()
         apart = not (reads & still or writes & producer.reads())
         continues = apart and _reads_from(kernel, column_sum)
@@ -283,7 +283,7 @@ def _fuse_column_sum(kernel: Loop, producer: FusedKernel) -> bool:
 def launches_of(
     kernels: Sequence[Kernel], prefetched: Sequence[Kernel] = ()
 ) -> list[Launch]:
-    """Return the launches of kernels, and of others that no kernel waits for."""
+    """Return the launches of critical and of deferred kernels."""
     scheduler = Scheduler()
     critical, deferred = by_priority(kernels)
     for priority, group in (
@@ -297,9 +297,9 @@ def launches_of(
 
 
 def _of_one_block(kernels: Sequence[Kernel]) -> list[Launch]:
-    """Return kernels with their epilogues, those side by side that need no other.
+    """Return kernels with their epilogues, and independent kernels side by side.
 
-    Single numbers are computed right before their use: most are for the next step.
+    Scalars are computed right before their use: most are for the next step.
     """
     scheduler = Scheduler(in_order=True)
     for kernel in kernels:
@@ -322,7 +322,7 @@ def _of_one_block(kernels: Sequence[Kernel]) -> list[Launch]:
         for need in needs[id(fused)]:
             latest[need] = min(latest[need], number - 1)
         launches[number].partitions.append(Partition([fused], True, number))
-    for launch in launches:  # sums first: all warps come at once to where they wait
+    for launch in launches:  # sums first: all warps reach the barrier at once
         launch.partitions.sort(key=lambda p: not _is_reduction(p.kernels[0]))
     return launches
 
@@ -332,7 +332,7 @@ def _is_reduction(kernel: Kernel) -> bool:
 
 
 def schedule(step: StepKernels) -> Schedule:
-    """Put the kernels of a step into launches, in order."""
+    """Assign the kernels of a step to launches, in order."""
     if step.resident:
         once, every = launches_of(step.once), _of_one_block(step.every)
         return Schedule(step, once, first=[], every=every)
@@ -345,13 +345,13 @@ def schedule(step: StepKernels) -> Schedule:
 
 
 def by_priority(kernels: Sequence[Kernel]) -> tuple[list[Kernel], list[Kernel]]:
-    """Return the critical kernels, which products wait for, and the deferred ones.
+    """Return the critical kernels, on which products depend, and the deferred ones.
 
-    The latter do not touch what the former touch after them.
+    Deferred kernels do not conflict with critical ones that follow them.
     """
     critical: list[Kernel] = []
     deferred: list[Kernel] = []
-    read: set[BufferKey] = set()  # by critical ones that come after
+    read: set[BufferKey] = set()  # by critical kernels that follow
     written: set[BufferKey] = set()
     for kernel in reversed(kernels):
         reads, writes = read_by([kernel]), written_by([kernel])
@@ -365,11 +365,11 @@ def by_priority(kernels: Sequence[Kernel]) -> tuple[list[Kernel], list[Kernel]]:
     return critical[::-1], deferred[::-1]
 
 
-# ---- where results are -------------------------------------------------------------
+# ---- where results are stored ------------------------------------------------------
 
 
 def drop_unread_stores(schedule: Schedule) -> Schedule:
-    """Do not store what only epilogues of the same fused kernel read."""
+    """Drop stores of results that only epilogues of the same fused kernel read."""
     readers: dict[BufferKey, set[int]] = defaultdict(set)
     for _, fused in fused_kernels_of(schedule.every):
         for key in fused.reads():
@@ -382,10 +382,10 @@ def drop_unread_stores(schedule: Schedule) -> Schedule:
 
 
 def stage_rows(schedule: Schedule) -> Schedule:
-    """Keep in shared memory what row-wise partitions compute and read again.
+    """Keep arrays that a row-wise partition computes and reads in shared memory.
 
-    Arrays that no other reads are private, and are never in global memory; others
-    are written back, too.
+    Arrays that no other partition reads are private, and never in global memory; the
+    others are also written back.
     """
     users: dict[BufferKey, set[int]] = defaultdict(set)
     writers: dict[BufferKey, set[int]] = defaultdict(set)
@@ -410,7 +410,7 @@ def stage_rows(schedule: Schedule) -> Schedule:
 
 
 def round_stores(schedule: Schedule) -> Schedule:
-    """Store what only products read, or plain sums, rounded as tensor cores take it."""
+    """Round operands of products, and of plain sums, to TF32 where they are stored."""
     launches = [*schedule.once, *schedule.first, *schedule.every]
     exact: set[BufferKey] = set()
     operands: set[BufferKey] = set()
@@ -431,7 +431,7 @@ def round_stores(schedule: Schedule) -> Schedule:
 
 
 def _read_exactly(kernel: Kernel) -> set[BufferKey]:
-    """Return what a kernel reads, except what it only compares with zero."""
+    """Return what a kernel reads, except for comparisons with zero."""
     if not isinstance(kernel, Loop):
         return read_by([kernel])
     exact = set(kernel.exprs)
@@ -450,10 +450,10 @@ def _is_plain_sum(kernel: Kernel) -> bool:
 
 
 def mark_ready(schedule: Schedule) -> Schedule:
-    """Set what fused kernels read that the launch before theirs does not write.
+    """Record which arrays fused kernels read that the previous launch does not write.
 
-    A launch starts when the one before it is under way, so that the one before that has
-    ended. Before the first of a program may be any launch of another one.
+    A launch starts while the previous one runs, when the launch before that has ended.
+    Before the first launch of a program, any launch of another program may run.
     """
     before = written_before(schedule)
     for launch in schedule.every:
@@ -465,10 +465,10 @@ def mark_ready(schedule: Schedule) -> Schedule:
 
 
 def end_run(schedule: Schedule) -> Schedule:
-    """Make the launches of a run's last step, where steps prepare the next one.
+    """Add the launches of a run's last step, if steps prefetch for the next step.
 
-    It makes what no step will read, but does not count for a next one. What would read
-    other results of the kernels that count is left out with them.
+    They compute prefetched arrays that no step will read, but do not advance cursors.
+    Kernels that depend on others that are left out are left out as well.
     """
     if not schedule.first:
         return schedule
@@ -483,7 +483,7 @@ def end_run(schedule: Schedule) -> Schedule:
 
 
 def allocate(schedule: Schedule) -> Schedule:
-    """Give temporary arrays memory while they live, and persistent ones forever."""
+    """Allocate temporary arrays by lifetime, and persistent arrays in the workspace."""
     workspace: dict[BufferKey, int] = {}
     end = 0
     persistent = schedule.step.persistent

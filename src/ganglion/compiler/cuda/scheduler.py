@@ -130,7 +130,7 @@ class Scheduler:
                 return producer
             if self._in_order:
                 continue
-            # The last block to finish ends a column sum: only critical kernels may wait.
+            # The last block ends a column sum: only critical kernels may wait for it.
             if priority is Priority.CRITICAL and _fuse_column_sum(kernel, producer):
                 return producer
             partial = can_fuse_partial_column_sum(producer, kernel)

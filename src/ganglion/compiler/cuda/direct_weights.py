@@ -1,8 +1,8 @@
-"""Weights that products of many models read themselves, not copies of them.
+"""Weights that products of many models read directly, not as rounded copies.
 
-For one model, a copy of its weights that is rounded once is cheaper than rounding in
-every tile. All copies of many models leave the cache: to write and read them takes
-longer. Rounded here or there, the weights are the same.
+For a single model, a copy that is rounded once is cheaper than rounding in every tile.
+The copies of many models exceed the cache: writing and reading them takes longer. The
+rounded values are the same either way.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Direct = Mapping[str, Buffer]  # weights by the names of their copies
 
 
 def direct_weights(schedule: Schedule) -> dict[str, Buffer]:
-    """Return the weights whose copies only products read, while they are the same."""
+    """Return the weights whose copies are current where products, alone, read them."""
     every, used = schedule.every, _otherwise_used(schedule)
     return {
         name: weights
@@ -46,7 +46,7 @@ def direct_weights(schedule: Schedule) -> dict[str, Buffer]:
 
 
 def reading_weights(kernel: Kernel, direct: Direct) -> Kernel | None:
-    """Return a kernel that reads weights themselves, None if it only copies them."""
+    """Return a kernel that reads weights directly, None if it only copies them."""
     if _copied_name(kernel) in direct:
         return None
     if not isinstance(kernel, Contract):
@@ -64,7 +64,7 @@ def _is_temporary(buffer: Buffer) -> bool:
 
 
 def _copied_name(kernel: Kernel) -> str | None:
-    """Return the name of the copy that a loop makes of weights, None for others."""
+    """Return the name of the rounded copy that a loop writes, None for other loops."""
     if not isinstance(kernel, Loop) or not is_copy(kernel):
         return None
     assert isinstance(kernel.expr, Load)
@@ -78,14 +78,14 @@ def _copied_name(kernel: Kernel) -> str | None:
 
 
 def _copying_epilogues(schedule: Schedule) -> Iterator[Loop]:
-    """Yield the epilogues of a step that make copies of weights."""
+    """Yield the epilogues of a step that copy weights."""
     for partition in partitions_of(schedule.every):
         for fused in () if partition.row_wise else partition.fused_kernels:
             yield from (loop for loop in fused.epilogues if _copied_name(loop))
 
 
 def _copies(schedule: Schedule) -> dict[str, Buffer]:
-    """Return the weights of which a step makes copies."""
+    """Return the weights that a step copies."""
     found = {}
     for loop in _copying_epilogues(schedule):
         assert isinstance(loop.expr, Load)
@@ -94,7 +94,7 @@ def _copies(schedule: Schedule) -> dict[str, Buffer]:
 
 
 def _otherwise_used(schedule: Schedule) -> set[str]:
-    """Return what others than matrix products read, or make otherwise."""
+    """Return the arrays that other kernels than matrix products read or write."""
     copying = {id(loop) for loop in _copying_epilogues(schedule)}
     used: set[str] = set()
     for _, fused in fused_kernels_of(schedule.every):
@@ -109,7 +109,7 @@ def _otherwise_used(schedule: Schedule) -> set[str]:
 
 
 def _names(kernel: Kernel) -> set[str]:
-    """Return the temporary arrays that a kernel touches, but not what it multiplies."""
+    """Return the temporary arrays that a kernel touches, except a product's factors."""
     touched = list(kernel.writes())
     if not (isinstance(kernel, Contract) and Product(kernel).is_matrix_product):
         touched += kernel.reads()
@@ -126,6 +126,6 @@ def _made_when_written(launches: list[Launch], name: str, weights: Buffer) -> bo
 
 
 def _unchanged_while_read(launches: list[Launch], name: str, weights: Buffer) -> bool:
-    """Return whether weights only change in launches behind those of its readers."""
+    """Return whether weights change only in launches after those of their readers."""
     read = [n for n, f in fused_kernels_of(launches) if ("arena", name) in f.reads()]
     return max(read, default=-1) < min(_writers(launches, weights.key), default=0)

@@ -1,7 +1,7 @@
-"""Contractions in CUDA C: matrix products and convolutions are one template.
+"""Emit contractions as CUDA C: matrix products and convolutions by a single template.
 
-Offsets of operands are sums of what the row, the column and the inner index add, so a
-convolution is gathered while it is copied; nothing is laid out anew in memory.
+The offset of an operand's element is a sum of terms of its row, column and inner index:
+so a convolution is gathered while it is staged, and no array is rearranged in memory.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _ROW_OF_FPROP_TILE = [
 
 
 def emit_contract(fused: FusedKernel, context: LaunchContext) -> Emitted:
-    """Return a contraction, and its epilogues, as text."""
+    """Return the text of a contraction and its epilogues."""
     kernel, spec = fused.kernel, context.spec
     assert isinstance(kernel, Contract)
     if not on_tensor_cores(kernel, spec.products):
@@ -106,12 +106,12 @@ def emit_contract(fused: FusedKernel, context: LaunchContext) -> Emitted:
     return contraction.on_tensor_cores(tiling, context.most_blocks)
 
 
-@lru_cache(maxsize=64)  # a program has most of its products twice
+@lru_cache(maxsize=64)  # most products of a program occur twice
 def _cheapest_tiling(
     kernel: Contract, context: LaunchContext, with_sums: bool
 ) -> Tiling | FpropTiling | WgradTiling:
     product, spec, room = Product(kernel), context.spec, context.room
-    # Where column sums are taken, blocks take several turns anyway.
+    # With column sums, blocks compute several tiles anyway.
     most = 1 << 30 if with_sums else context.most_blocks
     tiling, cost = choose_tiling(product, spec, room, most)
     if product.is_matrix_product:
@@ -126,7 +126,7 @@ def _cheapest_tiling(
 
 
 class _Contraction:
-    """A product on its way to text: the struct its template takes, and its body."""
+    """A product under construction: the struct of its template, and its body."""
 
     def __init__(
         self, fused: FusedKernel, kernel: Contract, spec: GpuSpec, bf16: bool
@@ -136,16 +136,16 @@ class _Contraction:
         wide = is_wide(fused.buffers(), self.product.m * self.product.n)
         self.body = Body(wide, (), fused.in_block)
         self.width = _stored_width(fused, self.product)
-        # Operands that can be fetched before the launch before has come to its end.
+        # Operands that can be loaded before the previous launch has ended.
         self.prefetched: set[BufferKey] = set()
-        self.index: Buffer | None = None  # of the rows of the left one
+        self.index: Buffer | None = None  # of the rows of the left operand
         self.column_sums = [
             ColumnSum(self.body, column_sum, self.width)
             for column_sum in fused.column_sums
         ]
 
     def on_plain_cores(self) -> Emitted:
-        """Return a product in plain arithmetic."""
+        """Return the text of a product in plain arithmetic."""
         product, itemsize = self.product, self.kernel.out.buffer.dtype.itemsize
         splits = product.parts
         if splits == 1:
@@ -156,7 +156,7 @@ class _Contraction:
         return self._tiled(tiling, PLAIN_STEP, shared, 1 << 30)
 
     def on_tensor_cores(self, tiling: Tiling, most: int) -> Emitted:
-        """Return a product on tensor cores."""
+        """Return the text of a product on tensor cores."""
         step = tiling.tile.step(self.bf16)
         self.prefetched = {b.key for b in self.kernel.reads()} & self.fused.ready
         self._append("contract_on_tensor_cores", tiling, step)
@@ -164,7 +164,7 @@ class _Contraction:
         return self._tiled(tiling, step, shared, most)
 
     def in_order(self, tiling: Tiling, context: LaunchContext) -> Emitted:
-        """Return a product of many models, with the sums of another tiling."""
+        """Return the text of a product of many models, with another tiling's sums."""
         order, step = tiling.order, tiling.tile.step(self.bf16)
         assert order is not None
         at_once = tiling.groups_at_once(self.bf16)
@@ -209,20 +209,20 @@ class _Contraction:
         return kernel.left.buffer.size // kernel.row_size
 
     def _lanes_of_part(self, groups: int) -> int:
-        """Return how many neighbours of the left operand are copied at once.
+        """Return how many adjacent elements of the left operand a copy moves.
 
-        Along the inner axis, those that groups of warps take at once lie side by side.
+        Along the inner axis, those that groups of warps take at once are adjacent.
         """
         lanes, together = self.product.lanes("left"), groups * (16 if self.bf16 else 8)
         return min(lanes, together) if self.product.along_rows else lanes
 
     def in_shared_memory(self) -> Emitted:
-        """Return a product of operands that a block has in its shared memory."""
+        """Return the text of a product whose operands are in shared memory."""
         product, left, right = self.product, self.kernel.left, self.kernel.right
         widths = [self.body.rows_swizzled(view.buffer) for view in (left, right)]
         tile = Tile(16, 32, 1, 1)
         if product.n % tile.columns or product.tiles(tile) < THREADS // 32:
-            tile = Tile(16, 16, 1, 1)  # so that more warps have one
+            tile = Tile(16, 16, 1, 1)  # so that more warps have a tile
         tiling = Tiling(tile, 1, 1)
         self._append(
             "contract_resident",
@@ -242,10 +242,10 @@ class _Contraction:
         return self.body.emitted(1, 0)
 
     def _tiled(self, tiling: Tiling, step: int, shared: int, most: int) -> Emitted:
-        """Finish a product in tiles, and say how much work a block has."""
+        """Return the finished text, with the tiles and the estimated work of blocks."""
         tile, product, splits = tiling.tile, self.product, tiling.splits
         blocks = product.tiles(tile) * splits
-        if self.column_sums and splits == 1:  # a block adds up what it has only once
+        if self.column_sums and splits == 1:  # a block sums its results only once
             across = -(-product.n // tile.columns)
             resident = self.spec.resident_blocks(shared)
             slots = min(self.spec.processors * resident, most)
@@ -255,7 +255,7 @@ class _Contraction:
         return self._finish(tile, splits, blocks, shared, elements)
 
     def conv_fprop(self, tiling: FpropTiling, context: LaunchContext) -> Emitted:
-        """Return a convolution as an implicit product, by patches of images."""
+        """Return the text of a convolution (implicit GEMM), by patches of images."""
         product, tile = self.product, tiling.tile
         geometry = conv_fprop_of(product, self.bf16)
         assert geometry is not None
@@ -275,11 +275,11 @@ class _Contraction:
         return self._finish(tile, 1, blocks, shared, elements)
 
     def conv_wgrad(self, tiling: WgradTiling) -> Emitted:
-        """Return the gradient of a convolution's weights, by patches of images."""
+        """Return the text of the gradient of a convolution's weights, by patches."""
         product, wgrad = self.product, conv_wgrad_of(self.product, self.bf16)
         assert wgrad is not None
         geometry = wgrad.conv
-        product.rows = list(self.kernel.rows)  # tap by tap, as they lie in memory
+        product.rows = list(self.kernel.rows)  # tap by tap, in memory order
         self.width = min(self.width, 2 if self.bf16 else 4)
         warps = tiling.warps_down, tiling.warps_across
         tile = Tile(16 * warps[0], 16 * warps[1], *warps)
@@ -304,7 +304,7 @@ class _Contraction:
     def _finish(
         self, tile: Tile, splits: int, blocks: int, shared: int, elements: float
     ) -> Emitted:
-        """End the body with its column sums."""
+        """Finish the body with its column sums."""
         across = -(-self.product.n // tile.columns)
         group, row = f"block % {across}", f"block / {across}"
         if splits > 1:
@@ -318,13 +318,13 @@ class _Contraction:
         return replace(emitted, work=elements / 500, waits=bool(self.prefetched))
 
     def _append(self, function: str, tiling: Tiling, step: int, **numbers: int) -> None:
-        """Append the struct, with `numbers` of its own, and the call of a template."""
+        """Append the struct, with further `numbers`, and the call of a template."""
         tensor = function != "contract_simt"
         self.body.before += self._struct(tiling, step, tensor, numbers)
         self._call(tiling, function, numbers.get("TURNS", self._turns(tiling)))
 
     def _turns(self, tiling: Tiling) -> int:
-        """Return how many groups of neighbours a thread finishes at a time."""
+        """Return how many adjacent results a thread finishes at a time."""
         groups = tiling.tile.rows * tiling.tile.columns // self.width
         return min(max(groups // THREADS, 1), 4)
 
@@ -352,7 +352,7 @@ class _Contraction:
             "LEFT_LANES": product.lanes("left"),
             "RIGHT_LANES": product.lanes("right"),
         }
-        even = tiling.order is not None  # matrix products have one inner axis
+        even = tiling.order is not None  # matrix products have a single inner axis
         gathered = more.get("GATHERED", 0)
         flags = {
             "LEFT_ROWS": product.along_rows,
@@ -427,7 +427,7 @@ class _Contraction:
         body.do(f"{function}<{SHAPE}>({arguments});")
 
     def _compute(self, turn: int) -> list[str]:
-        """Append what is computed of some results; return the lines that store it."""
+        """Append the computation of some results; return the lines that store them."""
         body, fused, out = self.body, self.fused, self.kernel.out
         offset = (
             f"{SHAPE}::out_batch(b) + {SHAPE}::out_row(m[{turn}]) + "
@@ -471,7 +471,7 @@ def _conv_numbers(
 
 
 def _stored_width(fused: FusedKernel, product: Product) -> int:
-    """Return how many neighbours of the result are stored at once."""
+    """Return how many adjacent results are stored at once."""
     column = product.columns[-1] if product.columns else Axis(1)
     if column.out != 1 or column.size == 1:
         return 1
@@ -490,7 +490,7 @@ def _offset(index: str, axes: list[Axis], side: str) -> str:
 
 
 def _rows_alike(product: Product, tile: Tile, step: int) -> bool:
-    """Return whether the rows that a thread copies lie alike in every tile."""
+    """Return whether the rows that a thread copies are equally far apart in tiles."""
     apart = THREADS * product.lanes("left") // step
     return (
         product.along_rows
@@ -501,7 +501,7 @@ def _rows_alike(product: Product, tile: Tile, step: int) -> bool:
 
 
 def _along(product: Product, side: str) -> int:
-    """Return what lies side by side: 1 four inner elements, 2 two rows or columns."""
+    """Return which elements are adjacent: 1 four inner ones, 2 two rows or columns."""
     view = getattr(product.kernel, side)
     lines = product.rows if side == "left" else product.columns
     for kind, axes, others, count in (
@@ -519,7 +519,7 @@ def _along(product: Product, side: str) -> int:
 
 
 def _is_matrix(product: Product, side: str, width: int) -> bool:
-    """Return whether an operand is whole rows of a matrix, from every 16th one on."""
+    """Return whether an operand has complete rows of a matrix, from a 16th row on."""
     lines = joined(product.rows if side == "left" else product.columns, side)
     inner = joined(product.inner, side)
     if not width or len(lines) != 1 or len(inner) != 1:
@@ -535,9 +535,9 @@ def _is_matrix(product: Product, side: str, width: int) -> bool:
 
 
 def _is_even(axes: list[Axis], side: str, step: int) -> bool:
-    """Return whether inner offsets of a step are the same distances in every step.
+    """Return whether the inner offsets within a step are equal in every step.
 
-    So they are if a step is some complete axes, and a divisor of the next one.
+    So they are if a step consists of complete axes, and divides the next axis.
     """
     for size in reversed(sizes(joined(axes, side))):
         if step % size:

@@ -1,4 +1,4 @@
-"""Tilings of contractions: tiles, split sums, and what they cost on a GPU."""
+"""Tilings of contractions: tiles, split-K, and their estimated cost on a GPU."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ganglion.compiler.plan.kernels import Axis, Contract
 
 
 def line_of(columns: int) -> int:
-    """Return how far rows lie apart in shared memory: an odd number of 8 elements.
+    """Return the distance of rows in shared memory: an odd multiple of 8 elements.
 
-    So rows that are read at once do not lie in the same banks.
+    So rows that are read at once are in different banks.
 
     >>> line_of(32), line_of(24)
     (40, 24)
@@ -27,17 +27,17 @@ def line_of(columns: int) -> int:
 
 @dataclass(frozen=True)
 class Tile:
-    """The part of a product that is one block's, and how warps share it."""
+    """The part of a product that a block computes, and how warps share it."""
 
     rows: int
     columns: int
     warps_down: int
     warps_across: int
-    depth: int = 32  # of the inner axis, that is copied at a time, or more
+    depth: int = 32  # of the inner axis, copied at a time, at least
 
     @property
     def groups(self) -> int:
-        """How many groups of warps share the inner axis."""
+        """The number of groups of warps among which the inner axis is divided."""
         return THREADS // 32 // (self.warps_down * self.warps_across)
 
     def step(self, bf16: bool) -> int:
@@ -60,7 +60,7 @@ TILES = (
     Tile(64, 16, 1, 1),
     Tile(32, 16, 1, 1),
 )
-# For many models: there are enough blocks where each takes the whole inner axis.
+# For many models, whose blocks are enough without dividing the inner axis.
 TILES_OF_MODELS = (
     Tile(128, 64, 4, 2),
     Tile(64, 64, 2, 4, depth=64),
@@ -69,20 +69,20 @@ TILES_OF_MODELS = (
     Tile(32, 64, 2, 4),
     Tile(32, 32, 2, 4),
 )
-TILES_OF_PROCESSORS = (Tile(64, 128, 2, 4, depth=64),)  # one block on each
-TILES_WITH_ALL_COLUMNS = (Tile(64, 128, 2, 4),)  # where blocks keep the right operand
+TILES_OF_PROCESSORS = (Tile(64, 128, 2, 4, depth=64),)  # a single block on each
+TILES_WITH_ALL_COLUMNS = (Tile(64, 128, 2, 4),)  # of blocks that keep the right operand
 PLAIN = Tile(64, 64, 4, 2)
 PLAIN_STEP = 16
 
 
 class Product:
-    """A contraction seen as matrices; batches that one side has are joined to it."""
+    """A contraction as matrices; batch axes of only one operand are merged into it."""
 
     def __init__(self, kernel: Contract) -> None:
         self.kernel = kernel
         to_rows = [a for a in kernel.batch if a.right == 0]
         to_columns = [a for a in kernel.batch if a.right and a.left == 0]
-        # Columns must stay neighbours in memory, so what joins them goes in front.
+        # Columns must stay adjacent in memory, so merged axes are put before them.
         self.batch = [a for a in kernel.batch if a.left and a.right]
         self.rows = [*to_rows, *_by_channels(kernel.rows, kernel.inner)]
         self.columns = [*to_columns, *kernel.columns]
@@ -90,7 +90,7 @@ class Product:
 
     @property
     def parts(self) -> int:
-        """How many parts of split sums are stored: 1 for the sums themselves."""
+        """How many parts of split sums are stored: 1 without split-K."""
         return self.kernel.parts if isinstance(self.kernel, SplitContract) else 1
 
     @cached_property
@@ -115,7 +115,7 @@ class Product:
 
     @property
     def is_matrix_product(self) -> bool:
-        """Whether sums run along one axis, as those over windows of images do not."""
+        """Whether sums run along a single axis, unlike those over windows of images."""
         return sum(axis.size > 1 for axis in self.inner) < 2
 
     @cached_property
@@ -149,7 +149,7 @@ class Product:
         return {side: self._neighbours(side) for side in ("left", "right")}
 
     def lanes(self, side: str) -> int:
-        """Return how many neighbours of an operand can be copied at once."""
+        """Return how many adjacent elements of an operand a copy can move."""
         return self._lanes[side]
 
     def _neighbours(self, side: str) -> int:
@@ -177,34 +177,34 @@ class Product:
 
 @dataclass(frozen=True)
 class LaunchContext:
-    """What a kernel finds on the GPU."""
+    """The conditions under which a kernel runs on the GPU."""
 
     spec: GpuSpec
-    room: int  # bytes of shared memory that a block may have
-    alone: bool  # at most one product is launched
-    weights_ready: bool = False  # the right operand has long been there
-    most_blocks: int = 1 << 30  # that run at once beside what else is launched
+    room: int  # bytes of shared memory that a block may use
+    alone: bool  # whether at most one product is launched
+    weights_ready: bool = False  # whether the right operand is written long before
+    most_blocks: int = 1 << 30  # that run at once beside the other kernels of a launch
     most_prefetch_blocks: int = 1 << 30
-    time_loops: int = 1  # launched together: blocks of all of them must run at once
+    time_loops: int = 1  # launched together: the blocks of all of them must run at once
     models: int = 1  # that are launched at once, each with the sums of one alone
 
 
 @dataclass(frozen=True)
 class SumOrder:
-    """In which order a product adds up: what tiles may not change."""
+    """The order in which a product adds up, which tiles must not change."""
 
     groups: int  # that share the inner axis, step by step
     cuts: int  # over blocks
-    step: int  # of which cuts have an integer
+    step: int  # each cut has complete steps
 
 
 @dataclass(frozen=True)
 class Tiling:
     """A tile, over how many blocks the inner axis is split, and how far copies run.
 
-    Sums may have the order of another tiling. Groups of that order are taken at once
-    where the left operand is then read in whole lines: elsewhere that gains nothing.
-    Blocks may keep all of the right operand, and take one tile after the other.
+    Sums may have the order of another tiling. Groups of that order are merged where
+    the left operand is then read in complete lines: elsewhere that gains nothing.
+    Blocks may keep all of the right operand, and compute one tile after the other.
     """
 
     tile: Tile
@@ -213,16 +213,16 @@ class Tiling:
     order: SumOrder | None = None
     whole_lines: bool = False
     keeps_right: bool = False
-    pairs: bool = True  # two blocks on a multiprocessor, each with half its registers
+    pairs: bool = True  # two blocks per multiprocessor, each with half its registers
     sums_stay: bool = (
         False  # threads store their own sums, four adjacent ones at a time
     )
 
     def groups_at_once(self, bf16: bool) -> int:
-        """Return how many groups of an order a warp takes at once.
+        """Return how many groups of an order a warp merges.
 
-        Their operands lie side by side, and each group has sums of its own, beside
-        those of all groups of a cut, and of all cuts: as many as registers hold.
+        Their operands are adjacent, and each group has separate sums, besides those of
+        all groups of a cut, and of all cuts: as many as registers hold.
         """
         order, tile = self.order, self.tile
         assert order is not None
@@ -243,7 +243,7 @@ class Tiling:
         return at_once
 
     def steps(self, k: int, bf16: bool) -> int:
-        """Return how many steps a block takes through sums of so many elements."""
+        """Return how many steps a block takes through sums of this length."""
         step, order = self.tile.step(bf16), self.order
         if order is None:
             return math.ceil(math.ceil(k / step) / self.splits)
@@ -251,7 +251,7 @@ class Tiling:
         return order.cuts * sets * math.ceil(self.set_length(k, bf16) / step)
 
     def set_length(self, k: int, bf16: bool) -> float:
-        """Return the part of the inner axis of the groups that are taken at once."""
+        """Return the part of the inner axis of the groups that are merged."""
         order = self.order
         assert order is not None
         length = math.ceil(math.ceil(k / order.step) / order.cuts) * order.step
@@ -261,9 +261,9 @@ class Tiling:
 def choose_tiling(
     product: Product, spec: GpuSpec, room: int, most_blocks: int = 1 << 30
 ) -> tuple[Tiling, float]:
-    """Return the cheapest tiling of a product, by a rough model, and its cost.
+    """Return the cheapest tiling of a product by a rough model, and its cost.
 
-    It has so many blocks at most, if there is one that has.
+    With at most `most_blocks` blocks, if any tiling has so few.
     """
     stored = product.parts > 1
     tilings = _tilings(product, spec, room, [product.parts] if stored else None)
@@ -280,7 +280,7 @@ def choose_tiling(
 def tiling_of_models(
     product: Product, alone: Tiling, context: LaunchContext, fours: bool = False
 ) -> Tiling:
-    """Return a tiling for the products of many models, with the sums of a single one.
+    """Return a tiling for the products of many models, with the sums of a single model.
 
     With `fours`, four adjacent results can be stored at once.
     """
@@ -352,21 +352,21 @@ def _keeping_right(
 def blocks_keeping_right(
     product: Product, tiling: Tiling, spec: GpuSpec, models: int
 ) -> int:
-    """Return how many blocks a model has, if the blocks of all models run at once."""
+    """Return the blocks of each model, if the blocks of all models run at once."""
     shared = bytes_keeping_right(product, tiling, spec.bf16)
     slots = spec.resident_blocks(shared) * spec.processors
     return min(product.tiles(tiling.tile), max(slots // models, 1))
 
 
 def on_tensor_cores(kernel: Contract, precision: str) -> bool:
-    """Return whether a contraction may round its operands, and has any."""
+    """Return whether a contraction runs on tensor cores, which round its operands."""
     dtype = computed(kernel.out.buffer.dtype)
     exact = precision == "float32" or dtype != np.float32
     return not exact and Product(kernel).k > 0
 
 
 def choose_split_k(product: Product, spec: GpuSpec, room: int) -> tuple[int, float]:
-    """Return into how many parts to split the sums of a product, and its cost then."""
+    """Return into how many parts to split the sums of a product, and the cost."""
     tilings = _tilings(product, spec, room)
     costs = [_cost(product, tiling, spec, tiling.splits > 1) for tiling in tilings]
     unsplit = min(_cost(product, tiling, spec, False) for tiling in tilings)
@@ -394,7 +394,7 @@ def _tilings(
 
 
 def _splits(tiles: int, steps: int, spec: GpuSpec) -> list[int]:
-    """Return numbers of splits to consider: powers of two, and what fills a GPU."""
+    """Return numbers of splits to consider: powers of two, and some that fill a GPU."""
     counts = {1, 2, 4, 8, 16, 32, 64}
     counts |= {turns * spec.processors // tiles for turns in (1, 2, 3, 4)}
     return sorted(n for n in counts if 1 <= n <= min(steps, 128))
@@ -403,9 +403,9 @@ def _splits(tiles: int, steps: int, spec: GpuSpec) -> list[int]:
 def _cost(
     product: Product, tiling: Tiling, spec: GpuSpec, stored: bool, models: int = 1
 ) -> float:
-    """Return about how many nanoseconds a product takes; split sums may be `stored`."""
+    """Return the estimated nanoseconds of a product; split sums may be `stored`."""
     tile, step = tiling.tile, tiling.tile.step(spec.bf16)
-    # Blocks of a processor:
+    # Blocks per multiprocessor:
     each = -(-product.tiles(tile) * tiling.splits * models // spec.processors)
     steps = tiling.steps(product.k, spec.bf16)
     left, right = product.width("left"), product.width("right")
@@ -421,11 +421,11 @@ def _cost(
     )
     shared = shared_bytes(product, tile, tiling.stages, spec.bf16)
     together = spec.resident_blocks(shared)
-    if not stored:  # else other products work while this one waits
+    if not stored:  # else other products hide the latency of this one
         together = min(together, each)
-    # While the only block of a processor waits, nothing works.
+    # While the only block of a multiprocessor waits, nothing computes.
     slowly = 1.7 if together == 1 else 1.2
-    if product.again > TUNING.window_reuse:  # their indices take some arithmetic
+    if product.again > TUNING.window_reuse:  # windows need index arithmetic
         slowly *= 1.2
     worked = (
         (shared_reads + lanes) / TUNING.shared_bandwidth * step / TUNING.clock * slowly
@@ -455,8 +455,8 @@ def _cost_keeping_right(
     """Return the estimated nanoseconds of blocks that keep the right operand."""
     spec, tile = context.spec, tiling.tile
     blocks = blocks_keeping_right(product, tiling, spec, context.models)
-    tiles = -(-product.tiles(tile) // blocks)  # of a block
-    each = -(-blocks * context.models // spec.processors)  # blocks of a processor
+    tiles = -(-product.tiles(tile) // blocks)  # per block
+    each = -(-blocks * context.models // spec.processors)  # blocks per multiprocessor
     steps, step = tiling.steps(product.k, spec.bf16), tile.step(spec.bf16)
     left, right = product.width("left"), product.width("right")
     far = (tiles * tile.rows * left + tile.columns * right) * step * steps
@@ -473,12 +473,12 @@ def _cost_keeping_right(
 
 
 def _speed(copied: int) -> float:
-    """Return how fast copies of so many bytes are."""
+    """Return the relative speed of copies of so many bytes."""
     return {16: 1.0, 8: 0.6, 4: 0.35}[copied]
 
 
 def shared_bytes(product: Product, tile: Tile, stages: int, bf16: bool) -> int:
-    """Return the shared memory that a tile needs on tensor cores."""
+    """Return the shared memory of a tile on tensor cores."""
     return max(stages * _stage_bytes(product, tile, bf16), _sums_bytes(tile))
 
 
@@ -510,10 +510,10 @@ def _sums_bytes(tile: Tile) -> int:
 
 
 def _by_channels(rows: tuple[Axis, ...], inner: tuple[Axis, ...]) -> list[Axis]:
-    """Put the taps of a window that share elements into the same tiles.
+    """Order rows so that taps of a window that share elements are in the same tiles.
 
-    The rows of a kernel's gradient are (taps, channels), the last two one long axis;
-    some channels of all taps read the same pixels.
+    The rows of a kernel's gradient are (taps, channels), the last two merged into a
+    long axis; some channels of all taps read the same pixels.
     """
     axes = [axis for axis in rows if axis.size > 1]
     if not axes or axes[-1].left != 1:
@@ -534,7 +534,7 @@ def _by_channels(rows: tuple[Axis, ...], inner: tuple[Axis, ...]) -> list[Axis]:
 
 
 def plain_splits(product: Product, spec: GpuSpec) -> int:
-    """Return over how many blocks to split an exact product's sums."""
+    """Return over how many blocks to split the sums of an exact product."""
     splits = 1
     steps = -(-product.k // PLAIN_STEP)
     while product.tiles(PLAIN) * splits < spec.processors and splits * 8 <= steps:

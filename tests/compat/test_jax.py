@@ -215,3 +215,26 @@ def test_further_functions_of_jax(name, args, expected):
     np.testing.assert_allclose(namespaces.find(name)(*args), expected)
     assert np.asarray(namespaces.find("numpy.full")((2,), 3)).dtype == "int32"
     assert namespaces.find("lax.top_k")(ROWS, 1)[1].tolist() == [[2], [2]]
+
+
+@pytest.mark.parametrize("axes", [[0], [1], [0, 1]])
+def test_the_slope_of_a_slope_goes_through_moments(axes):
+    grad, rows = namespaces.find("grad"), ROWS.astype("float64") ** 1.5
+
+    def normalized(x):
+        mean, variance = keras.ops.moments(x, axes, keepdims=True)
+        return (((x - mean) / (variance + 0.1) ** 0.5) ** 3).sum()
+
+    def step(x):
+        return ((x - 0.1 * grad(normalized)(x)) ** 2).sum()
+
+    slopes = np.zeros_like(rows)
+    for place in np.ndindex(*rows.shape):
+        moved = np.zeros_like(rows)
+        moved[place] = 1e-5
+        ends = [
+            float(step(keras.ops.convert_to_tensor(rows + d))) for d in (moved, -moved)
+        ]
+        slopes[place] = (ends[0] - ends[1]) / 2e-5
+    found = grad(step)(keras.ops.convert_to_tensor(rows))
+    np.testing.assert_allclose(found, slopes, rtol=1e-5, atol=1e-6)

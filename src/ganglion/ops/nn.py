@@ -11,6 +11,8 @@ from ganglion import config
 from ganglion.compiler.ir import arrays
 from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir import shaping as s
+from ganglion.compiler.ir.custom import custom_gradient
+from ganglion.compiler.ir.gradient import backpropagate
 from ganglion.compiler.ir.graph import Constant, Node, ShapeError, Value
 from ganglion.dtypes import finfo
 from ganglion.ops.activation import log_softmax, softmax, softplus_parts
@@ -170,9 +172,15 @@ def moments(
     if value.dtype.itemsize == 2:
         return _narrow_moments(value, axes, keepdims)
     centre = mean(value, axis=axes, keepdims=True)
-    # The variance is smallest at the mean: its slope with respect to it is zero.
-    away = subtract(value, p.stop_gradient(centre))
-    spread_ = mean(square(away), axis=axes, keepdims=keepdims)
+    away = subtract(value, centre)
+    squares = mean(square(away), axis=axes, keepdims=keepdims)
+
+    def slope(upstream: Value) -> list[Value | None]:
+        # The variance is smallest at the mean: its slope with respect to it is zero,
+        # but not the slope of that slope.
+        return [backpropagate({squares: upstream}, [away])[away]]
+
+    spread_ = custom_gradient(squares, value, rule=slope)
     return (centre if keepdims else squeeze(centre, axis=axes)), spread_
 
 

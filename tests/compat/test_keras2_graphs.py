@@ -478,6 +478,20 @@ def test_switch_chooses_by_the_first_axes():
     assert switch(np.float32(1), lambda: 2.0, lambda: 3.0) == 2.0
 
 
+def test_sizes_are_computed_with_as_a_vector():
+    x = np.ones((2, 3, 4), "float32")
+    assert K.shape(x)[1:] * 2 == (6, 8)
+    assert 2 * K.shape(x)[:0:-1] // 3 == (2, 2)
+    assert (K.shape(x)[1:] - 1, K.shape(x)[1:] / 2) == ((2, 3), (1.5, 2))
+    assert K.shape(x)[1] * 2 == 6
+    given = Input((None, 4))
+    doubled = K.cast(K.shape(given)[1:][::-1] * 2 - 1, "float32")
+    known = K.cast(K.shape(given)[2:] * 2, "float32")
+    sizes = function([given], [doubled + 0 * K.sum(given)])([x])[0]
+    assert sizes.tolist() == [7, 5]
+    assert np.array(known).tolist() == [8]
+
+
 def test_whole_numbers_drawn_evenly():
     drawn = np.array(K.random_uniform((200,), 2, 5, dtype="int32"))
     assert drawn.dtype == np.int32

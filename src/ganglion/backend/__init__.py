@@ -630,7 +630,7 @@ def in_test_phase(x: Any, alt: Any, training: Any = None) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "tf" and config.stands_for_keras():
+    if name in ("tf", "control_flow_ops") and config.stands_for_keras():
         return importlib.import_module("ganglion.compat.tensorflow.namespaces").load("")
     if name == "tensorflow_backend":
         return importlib.import_module(f"{__name__}.{name}")

@@ -6,6 +6,7 @@ Keras tensors have such a graph; inside of a step that is traced, values do.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -175,26 +176,65 @@ def placeholder(
 
 
 class _SizesOf(tuple[Any, ...]):
-    """The sizes of a Keras tensor, some of them unknown, and that tensor."""
+    """The sizes of a tensor, some of them unknown; they are computed with as a vector.
+
+    The unknown ones are those of a Keras tensor, behind the steps taken since.
+    """
 
     tensor: KerasTensor
+    steps: tuple[Callable[[Any], Any], ...] = ()
+
+    def _then(self, step: Callable[[Any], Any]) -> _SizesOf:
+        if None not in self:
+            return _SizesOf(step(np.array(self, int)).tolist())
+        sizes = _SizesOf([None] * len(step(np.ones(len(self), int))))
+        sizes.tensor, sizes.steps = self.tensor, (*self.steps, step)
+        return sizes
+
+    def __getitem__(self, index: Any) -> Any:
+        if not isinstance(index, slice):
+            return super().__getitem__(index)
+        sizes = _SizesOf(super().__getitem__(index))
+        if None not in self:
+            return sizes
+        sizes.tensor = self.tensor
+        sizes.steps = (*self.steps, operator.itemgetter(index))
+        return sizes
+
+    def __mul__(self, factor: Any) -> _SizesOf:
+        return self._then(lambda sizes: sizes * factor)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, divisor: Any) -> _SizesOf:
+        return self._then(lambda sizes: sizes // divisor)
+
+    def __truediv__(self, divisor: Any) -> _SizesOf:
+        return self._then(lambda sizes: sizes / divisor)
+
+    def __sub__(self, number: Any) -> _SizesOf:
+        return self._then(lambda sizes: sizes - number)
 
 
 def shape(x: Any) -> tuple[int | None, ...]:
     """Return the sizes; `K.cast` makes a Keras tensor of those that are unknown."""
     sizes = _SizesOf(ops.shape(x))
-    if None not in sizes:
-        return tuple(sizes)
-    sizes.tensor = x
+    if None in sizes:
+        sizes.tensor = x
     return sizes
 
 
 def cast(x: Any, dtype: Any) -> Any:
     """Return the numbers in another type."""
-    if isinstance(x, _SizesOf):
-        return symbolic.record(_sizes_of, (x.tensor,), {"dtype": dtype})
+    if isinstance(x, _SizesOf) and None in x:
+        return symbolic.record(
+            _sizes_of, (x.tensor,), {"dtype": dtype, "steps": x.steps}
+        )
     return ops.cast(x, dtype)
 
 
-def _sizes_of(x: Any, dtype: Any) -> Any:
-    return ops.convert_to_tensor(np.array(x.shape), dtype)
+def _sizes_of(x: Any, dtype: Any, steps: Any) -> Any:
+    sizes = np.array(x.shape)
+    for step in steps:
+        sizes = step(sizes)
+    return ops.convert_to_tensor(sizes, dtype)

@@ -329,7 +329,7 @@ def test_layers_written_for_keras_2():
 
     (layer, before, after, tensor), texts = told(shapes)
     assert (before, after, tensor.shape) == ((None, 3), (None, 2), (None, 2))
-    assert layer.weights[0].name == "w"
+    assert layer.weights[0].name == "old/w:0"
     assert len(layer.trainable_weights) == 2
     assert len(texts) == 5
 

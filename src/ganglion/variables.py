@@ -480,6 +480,20 @@ class Scope:
         for variable, array in zip(self.writes, arrays, strict=True):
             variable.replace_numbers(array)
 
+    def hand_over(self) -> None:
+        """Hand what was written to the stateless scope around a loop's body.
+
+        Without one it would be lost: each round has values of its own.
+        """
+        for variable, value in self.writes.items():
+            if _active.overlay is None:
+                raise RuntimeError(
+                    f"The variable {variable.path!r} is written in the body of a loop, "
+                    "which runs many times at once: write it outside, or call the "
+                    "layer with `stateless_call`."
+                )
+            _active.overlay[variable] = value
+
     def __enter__(self) -> Scope:
         _active.scopes.append(self)
         return self

@@ -238,3 +238,23 @@ def test_the_slope_of_a_slope_goes_through_moments(axes):
         slopes[place] = (ends[0] - ends[1]) / 2e-5
     found = grad(step)(keras.ops.convert_to_tensor(rows))
     np.testing.assert_allclose(found, slopes, rtol=1e-5, atol=1e-6)
+
+
+def test_a_layer_in_a_scan_changes_its_state_step_by_step():
+    layer = keras.layers.BatchNormalization(momentum=0.5)
+    layer.build((None, 3))
+    trained = [variable.value for variable in layer.trainable_variables]
+    fixed = [variable.value for variable in layer.non_trainable_variables]
+
+    def step(fixed, rows):
+        outputs, fixed = layer.stateless_call(trained, fixed, rows, training=True)
+        return fixed, outputs.sum()
+
+    batches = np.stack([ROWS, ROWS + 1, ROWS + 2])
+    found, _ = namespaces.find("lax.scan")(step, fixed, batches)
+    mean = np.zeros(3)
+    for batch in batches:
+        mean = 0.5 * mean + 0.5 * batch.mean(axis=0)
+    np.testing.assert_allclose(found[0], mean, rtol=1e-6)
+    with pytest.raises(RuntimeError, match="written in the body of a loop"):
+        keras.ops.map(lambda rows: layer(rows, training=True), batches)

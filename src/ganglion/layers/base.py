@@ -429,6 +429,8 @@ class Layer(WeightHolder):
             return tensorflow_graph.add_to_graph(
                 self, self.compute_output_spec, args, kwargs
             )
+        if any(isinstance(leaf, Value) for leaf in tree.flatten(args)):
+            return self._call_in_body(args, kwargs)
         return self._call_on_arrays(args, kwargs)
 
     def symbolic_call(self, *args: Any, **kwargs: Any) -> Any:
@@ -508,6 +510,14 @@ class Layer(WeightHolder):
             for layer, loss in zip(scope.loss_owners, scope.losses, strict=True):
                 layer._losses.append(concrete(loss))
             scope.commit()
+        return outputs
+
+    def _call_in_body(self, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Return the values of a call in what `map`, `scan` or `vmap` repeats."""
+        with Scope(bool(kwargs.get("training")), concrete=True) as scope:
+            scope.told = kwargs.get("training") is not None
+            outputs = self._call_traced(args, kwargs)
+            scope.hand_over()
         return outputs
 
     def _call_traced(self, args: Any, kwargs: dict[str, Any]) -> Any:

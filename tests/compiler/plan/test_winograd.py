@@ -296,7 +296,7 @@ def test_pieces_are_no_larger_than_blocks_of_whole_images(images, pieces):
 @pytest.fixture
 def fused(monkeypatch):
     """Store no points: multiply tiles as soon as they are transformed."""
-    monkeypatch.setattr(lower_winograd, "MOST_STORED", 0)
+    monkeypatch.setattr(lower_winograd, "MAX_STORED", 0)
 
 
 def grads_of(arrays, attrs):
@@ -323,7 +323,7 @@ def test_rows_of_places_that_are_pieces(
     always, fused, monkeypatch, span, taps, channels
 ):
     monkeypatch.setattr(lower_winograd, "SPANS", (span,))
-    monkeypatch.setattr(lower_winograd, "SUMS", 1)
+    monkeypatch.setattr(lower_winograd, "MAX_SUMS", 1)
     arrays, attrs = pass_of("conv_kernel", taps, (23, 9, 10), channels, ((1, 2),) * 2)
     kernel = grads_of(arrays, attrs)
     assert kernel.row_groups == span // 2
@@ -358,7 +358,7 @@ def test_large_sums_are_products_by_point(always, monkeypatch, case):
     assert error(meant, exact) < 2e-5
     results = [compiled(program, n).run(data, {}, 2)["y"] for n in (1, 2, 3)]
     assert error(results[0][1], exact) < 4e-5
-    monkeypatch.setattr(lower_winograd, "MOST_STORED", 0)
+    monkeypatch.setattr(lower_winograd, "MAX_STORED", 0)
     assert "WinogradGrads" in kinds(build(program))
     results.append(compiled(program, 2).run(data, {}, 2)["y"])
     for result in results:

@@ -42,24 +42,24 @@ from ganglion.compiler.plan.winograd import (
     widest_panel,
 )
 
-CACHE = 96 * 1024  # elements of scratch a thread may keep in its second-level cache
-FEWEST_TILES = 14  # of a block: as many as a tile of registers has rows
-SUMS = 1_500_000  # elements that all slices of a weight gradient may have
-FEW_SUMS = 600_000  # elements of so many slices that threads share them evenly
-MOST_SUMS = 16  # slices of a weight gradient: each has sums of its own to add up
-LARGE_SUMS = 8  # slices, where those sums are large
-TRANSFORMS = 1.6  # what a tile costs, in products of its points
-FEWEST_OF_ALL = 48  # tiles: fewer keep few threads busy
+CACHE = 96 * 1024  # elements of scratch that stay in a thread's second-level cache
+MIN_BLOCK = 14  # tiles: as many as a tile of registers has rows
+MAX_SUMS = 1_500_000  # elements of a weight gradient's sums, all slices together
+EVENLY_SLICED_SUMS = 600_000  # elements: with fewer, MAX_SLICES are affordable
+MAX_SLICES = 16  # of a weight gradient: each has sums of its own, added up at the end
+MAX_SLICES_OF_LARGE = 8  # where those sums are large
+TILE_COST = 1.6  # of a tile with its transforms, in units of its products alone
+MIN_TILES = 48  # of all images: fewer keep few threads busy
 TAPS = ((2, 2), (3, 3), (4, 4), (5, 5))  # of a phase
-FEWEST = 8  # pieces that a kernel should have, for threads to share
-MOST_STORED = 3  # elements of points that are stored, in units of those of the sums
-ENOUGH = 16  # where more of them cost little
+MIN_PIECES = 8  # of a kernel, for threads to share
+MAX_STORED = 3  # elements of points that are stored, in units of those of the sums
+MIN_PIECES_OF_ROWS = 16  # where cutting rows of points costs little
 
 Pairs = tuple[tuple[int, int], ...]
 
 
 def possible(node: Node) -> bool:
-    """Return whether an op is a convolution that Winograd's method is for."""
+    """Return whether Winograd's method can compute a convolution."""
     attrs = node.attrs
     return (
         node.dtype == FLOAT
@@ -74,7 +74,7 @@ def possible(node: Node) -> bool:
 def chosen(
     low: Lowering, node: Node, kernel: Shape, inputs: Shape, outputs: Shape
 ) -> bool:
-    """Whether to lower an op of these images and outputs by Winograd's method."""
+    """Return whether to lower an op with these shapes by Winograd's method."""
     if not low.target.winograd or not possible(node):
         return False
     strides = node.attrs["strides"]
@@ -87,14 +87,14 @@ def chosen(
 
 
 def _taps_of_phases(kernel: Shape, strides: Shape) -> Shape:
-    """Return how many taps of a kernel a phase of the images meets at the most."""
+    """Return the largest number of taps that a phase of the images meets, by axis."""
     return tuple(-(-k // s) for k, s in zip(kernel, strides, strict=True))
 
 
 def worth(
     op: str, kernel: Shape, strides: Shape, inputs: Shape, outputs: Shape
 ) -> bool:
-    """Return whether Winograd's method is clearly faster than adding up all taps."""
+    """Return whether Winograd's method is clearly faster than direct convolution."""
     taps = max(_taps_of_phases(kernel, strides))
     planes = math.prod(map(min, kernel, strides))
     tiling = _best(inputs[3] * planes, outputs, taps)
@@ -102,11 +102,11 @@ def worth(
     if op == "conv_transpose":
         fewest = min(fewest, _best(outputs[3], inputs, taps).tiles)
     plain = math.prod(outputs[:3]) * math.prod(kernel) * inputs[3]
-    return fewest >= FEWEST_OF_ALL and _saves(tiling, plain, inputs[3])
+    return fewest >= MIN_TILES and _saves(tiling, plain, inputs[3])
 
 
 def _saves(tiling: Tiling, plain: int, channels: int) -> bool:
-    """Return whether a tiling is clearly faster than so many products an output.
+    """Return whether a tiling clearly beats `plain` multiplications per channel.
 
     With eight channels or more it took 0.2 to 0.8 of the time in all sizes tried,
     unless most of a tile lay outside of the image. Few tiles keep few threads busy.
@@ -114,16 +114,16 @@ def _saves(tiling: Tiling, plain: int, channels: int) -> bool:
     out = tiling.outputs[3]
     return (
         min(channels, out) >= 8
-        and tiling.tiles >= FEWEST_OF_ALL
+        and tiling.tiles >= MIN_TILES
         and plain * out >= 500_000
-        and plain >= TRANSFORMS * tiling.points * tiling.tiles * tiling.channels
+        and plain >= TILE_COST * tiling.points * tiling.tiles * tiling.channels
     )
 
 
 def _best(channels: int, outputs: Shape, taps: int) -> Tiling:
-    """Return the tiling with the size of tile that costs least."""
+    """Return the tiling with the cheapest size of tile."""
     every = [Tiling(channels, outputs, taps, span) for span in SPANS]
-    enough = [launch for launch in every if launch.tiles >= FEWEST_OF_ALL]
+    enough = [launch for launch in every if launch.tiles >= MIN_TILES]
     return min(enough or every[:1], key=lambda tiling: tiling.cost)
 
 
@@ -138,15 +138,15 @@ def _zeros(channels: int) -> Buffer:
 
 
 def _cut(tiling: Tiling, most: int, at_once: int) -> Tiling:
-    """Cut tiles into at most `at_once` pieces, of blocks of about `most` tiles."""
+    """Cut tiles into at most `at_once` pieces, in blocks of about `most` tiles."""
     images, tiles = tiling.outputs[0], tiling.tiles
-    pieces = min(at_once, -(-tiles // FEWEST_TILES))
+    pieces = min(at_once, -(-tiles // MIN_BLOCK))
     equal_pieces = thread_split(images, pieces)
     piece = tiles // equal_pieces
     if 2 * equal_pieces < pieces:  # too few: whole images, and the last has less
         each = tiles // images if images >= pieces else 1
         piece = -(-tiles // (each * pieces)) * each
-    blocks = -(-piece // max(FEWEST_TILES, most))
+    blocks = -(-piece // max(MIN_BLOCK, most))
     if equal_pieces * blocks <= at_once and piece % (blocks * (tiles // images)) == 0:
         piece, blocks = piece // blocks, 1  # of whole images: they cost no more
     return replace(tiling, piece=piece, block=-(-piece // blocks))
@@ -155,7 +155,7 @@ def _cut(tiling: Tiling, most: int, at_once: int) -> Tiling:
 def _parts(
     low: Lowering, x: Value, attrs: Mapping[str, Any], kernel: View, shape: Shape
 ) -> tuple[tuple[Plane, ...], tuple[Taps, ...]]:
-    """Cut images and a kernel into phases: planes, and the taps that each meets."""
+    """Split images and a kernel into phases: planes, and the taps that each meets."""
     images, (count, *extent, channels) = _view(low, x), x.shape
     edges = [edge for edge, _ in attrs["pairs"]]
     axes = zip(attrs["strides"], edges, shape[:2], extent, strict=True)
@@ -176,7 +176,7 @@ def _parts(
 
 
 def _every(view: View, axis: int, offsets: Sequence[int], steps: Sequence[int]) -> View:
-    """Return every so many-th element of two axes, from some offsets on."""
+    """Return a view with other steps along two axes, beginning at some offsets."""
     strides, offset = list(view.strides), view.offset
     for n, (start, step) in enumerate(zip(offsets, steps, strict=True), axis):
         offset += start * strides[n]
@@ -237,7 +237,7 @@ def lower_conv_transpose(low: Lowering, node: Node, pairs: Pairs) -> None:
 
 
 def chosen_for_phase(low: Lowering, node: Node, own: Sequence[Phase]) -> bool:
-    """Whether Winograd's method suits one phase of a transposed convolution."""
+    """Return whether Winograd's method suits a phase of a transposed convolution."""
     if not low.target.winograd or not possible(node):
         return False
     taps = max(phase.taps for phase in own)
@@ -257,7 +257,7 @@ def lower_phase(
     shape: Shape,
     out: View,
 ) -> None:
-    """Emit one phase of a transposed convolution, by a kernel that is flipped."""
+    """Emit a phase of a transposed convolution, whose kernel is flipped by now."""
     dy, steps = node.inputs[0], [phase.stride for phase in own]
     before = -own[0].before, -own[1].before
     source = Plane(_view(low, dy), dy.shape, before)
@@ -325,13 +325,15 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     uncut = _best(channels, dy.shape, taps)
     points = uncut.points
     each = points * channels * wide
-    most = MOST_SUMS if MOST_SUMS * each <= FEW_SUMS else LARGE_SUMS
-    fit = max(1, min(most, SUMS // each))
+    most = (
+        MAX_SLICES if MAX_SLICES * each <= EVENLY_SLICED_SUMS else MAX_SLICES_OF_LARGE
+    )
+    fit = max(1, min(most, MAX_SUMS // each))
     slices = 1 << (fit.bit_length() - 1)
     # Few slices are cut by their points, which costs little, then by planes, which
     # transforms all gradients again, or by output channels, which does so with images.
     row_groups, plane_groups, groups = _row_groups(uncut.span, slices), 1, 1
-    while row_groups * plane_groups * groups * slices < FEWEST:
+    while row_groups * plane_groups * groups * slices < MIN_PIECES:
         if len(planes) % (2 * plane_groups) == 0:
             plane_groups *= 2
         elif dy.shape[3] % (4 * LANES * groups) == 0:
@@ -362,10 +364,10 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
 def _stored(low: Lowering, tiling: Tiling) -> Tiling | None:
     """Cut tiles whose points are stored for products, or return None: fuse them."""
     into, tiles, out = tiling.channels, tiling.tiles, tiling.outputs[3]
-    if tiles * (into + out) > MOST_STORED * into * out:
+    if tiles * (into + out) > MAX_STORED * into * out:
         return None
     pieces = thread_split(tiling.outputs[0], low.target.thread_splits)
-    if pieces < FEWEST:
+    if pieces < MIN_PIECES:
         pieces = low.target.thread_splits
     piece = -(-tiles // pieces)
     return replace(tiling, piece=piece, block=piece)
@@ -423,5 +425,9 @@ def _row_groups(span: int, slices: int) -> int:
     (1, 2, 3, 4)
     """
     pairs = span // 2
-    groups = (n for n in range(1, pairs) if pairs % n == 0 and n * slices >= ENOUGH)
+    groups = (
+        n
+        for n in range(1, pairs)
+        if pairs % n == 0 and n * slices >= MIN_PIECES_OF_ROWS
+    )
     return next(groups, pairs)

@@ -63,10 +63,12 @@ def test_called_alone_it_is_at_work_and_in_inference_it_is_not(make: Any) -> Non
     if layer.compute_output_shape((None, 8, 9, 3)) == (None, 8, 9, 3):
         np.testing.assert_array_equal(still, IMAGES)
     np.testing.assert_array_equal(layer(IMAGES), make(seed=5)(IMAGES, training=True))
+    # Compiled code and NumPy, which computes eager calls, may round differently.
     model = keras.Sequential([keras.Input((8, 9, 3)), make(seed=5)])
-    np.testing.assert_array_equal(model.predict(IMAGES, verbose=0), still)
+    np.testing.assert_allclose(model.predict(IMAGES, verbose=0), still, rtol=1e-6)
     drawn = model(IMAGES.astype("float32"))
-    np.testing.assert_array_equal(drawn, make(seed=5)(IMAGES, training=True))
+    expected = make(seed=5)(IMAGES, training=True)
+    np.testing.assert_allclose(drawn, expected, rtol=1e-6)
 
 
 @each_layer

@@ -360,3 +360,9 @@ def test_a_sparse_tensor_is_made_dense():
     np.testing.assert_array_equal(filled, [[5, -np.inf], [5, 5], [2, 5]])
     letters = tf.strings.unicode_split(["ab", "cd"], "UTF-8").to_tensor()
     assert letters.numpy().tolist() == [[b"a", b"b"], [b"c", b"d"]]
+
+
+def test_arrays_that_grow_in_a_while_loop_are_refused_by_name():
+    array = tf.TensorArray("float32", size=0, dynamic_size=True)
+    with pytest.raises(NotImplementedError, match=r"tf.while_loop.*tf.scan"):
+        tf.while_loop(lambda n, _: n < 3, lambda n, a: (n + 1, a), [0, array])

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ganglion import ops, random, tree
+from ganglion.compat.tensorflow.objects import TensorArray
 from ganglion.compiler.ir.graph import UnknownNumbersError, Value
 from ganglion.ops.dispatch import op
 from ganglion.symbolic import KerasTensor
@@ -643,6 +644,12 @@ def while_loop(
     maximum_iterations: Any = None,
 ) -> Any:
     """Return the state of a loop after its last step; shapes stay as they are."""
+    if any(isinstance(each, TensorArray) for each in tree.flatten(loop_vars)):
+        raise NotImplementedError(
+            "tf.while_loop: a tf.TensorArray as a loop variable is not supported, since "
+            "it may grow. Collect what each step computes with tf.scan or tf.map_fn, "
+            "or write it into a tensor with tf.tensor_scatter_nd_update."
+        )
     return ops.while_loop(cond, body, loop_vars, maximum_iterations)
 
 

@@ -30,7 +30,8 @@ from ganglion.variables import Variable
 # Attributes that no step depends on: names, and cached results.
 _IGNORED = frozenset(
     (
-        "name", "path", "_path", "created", "grad", "history", "notes",
+        "name", "own_name", "layer_name", "path", "_path", "created", "grad",
+        "history", "notes",
         "stop_training", "stop_evaluating", "stop_predicting", "initial_epoch",
         "steps_per_execution", "jit_compile", "_step_cache", "_init_values",
         "_initial_weights", "_compile_arguments", "_was_called",

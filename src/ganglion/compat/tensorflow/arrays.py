@@ -646,9 +646,9 @@ def while_loop(
     """Return the state of a loop after its last step; shapes stay as they are."""
     if any(isinstance(each, TensorArray) for each in tree.flatten(loop_vars)):
         raise NotImplementedError(
-            "tf.while_loop: a tf.TensorArray as a loop variable is not supported, since "
-            "it may grow. Collect what each step computes with tf.scan or tf.map_fn, "
-            "or write it into a tensor with tf.tensor_scatter_nd_update."
+            "tf.while_loop: a tf.TensorArray as a loop variable is not supported: it "
+            "may grow. Collect what each step computes with tf.scan or tf.map_fn, or "
+            "write it into a tensor with tf.tensor_scatter_nd_update."
         )
     return ops.while_loop(cond, body, loop_vars, maximum_iterations)
 

@@ -12,7 +12,7 @@ from folders import PACKAGE, ROOT, SUPPORT
 
 PAGE = ROOT / "docs" / "walk.md"
 # Ratchets: what it is today, on the way to 60 and 28; from a program to CUDA text, 30.
-MOST_TOUCHED, MOST_READ, MOST_FOR_CUDA = 61, 28, 30
+MOST_TOUCHED, MOST_READ, MOST_FOR_CUDA = 60, 28, 30
 
 
 class Filler(doctest.DocTestRunner):

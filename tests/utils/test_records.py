@@ -1,4 +1,4 @@
-"""Records are dataclasses, but for when their methods are made."""
+"""Records are dataclasses that only type checkers keep from being changed."""
 
 from __future__ import annotations
 

@@ -29,6 +29,8 @@ from ganglion.compiler.cpu import threads  # noqa: E402
 
 # Programs that a test runs; looking for doctests would import, and so run, them.
 collect_ignore_glob = ["tests/compat/scripts/*", "tests/scripts/*"]
+# It would import PyTorch, which takes seconds and may not be installed.
+collect_ignore_glob.append("src/ganglion/race/engines/torch_modules.py")
 if importlib.util.find_spec("sklearn") is None:  # no dependency: its users import it
     collect_ignore_glob.append("src/ganglion/many/estimators.py")
 if importlib.util.find_spec("uvicorn") is None:

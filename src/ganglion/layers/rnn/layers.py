@@ -18,9 +18,9 @@ _OF_EVERY_LAYER = ("self", "kwargs", "name")
 
 
 class CellLayer(RNN):
-    """A recurrent layer that makes its cell: what the cell is given, it shows.
+    """A recurrent layer that makes its cell and shows the cell's arguments as its own.
 
-    Its class names the cell: ``class LSTM(CellLayer, cell=LSTMCell)``.
+    A subclass names the cell: ``class LSTM(CellLayer, cell=LSTMCell)``.
     """
 
     names_activity_regularizer = True
@@ -28,7 +28,6 @@ class CellLayer(RNN):
     cell_arguments: tuple[str, ...] = ()
     units: int
     activation: Any
-    names_activity_regularizer = True
 
     def __init_subclass__(cls, cell: Any = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

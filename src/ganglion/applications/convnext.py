@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from ganglion import initializers, layers, ops, random
 from ganglion.applications.frame import (
     Architecture,
+    BuildOptions,
     Shape,
-    WeightFile,
-    Wishes,
     channel_axis,
     named,
     network,
+    weight_files,
 )
 from ganglion.applications.imagenet import CLASSES
 from ganglion.applications.imagenet_utils import (
@@ -181,10 +181,7 @@ def _features(x: Any, size: Size, name: str, preprocesses: bool) -> Any:
 def _convnext(kind: str, title: str) -> Any:
     size, default = SIZES[kind], f"convnext_{kind}"
     folder = "tensorflow/keras-applications/convnext"
-    full, headless = (
-        WeightFile(folder, f"{default}{end}.h5", checksum)
-        for end, checksum in zip(("", "_notop"), size.checksums, strict=True)
-    )
+    files = weight_files(folder, default, size.checksums)
 
     def build(
         include_top: bool = True,
@@ -205,15 +202,15 @@ def _convnext(kind: str, title: str) -> Any:
         architecture = Architecture(
             lambda x: _features(x, size, name, include_preprocessing),
             top=top,
-            files=(full, headless),
+            files=files,
             pool_names=(None, None),
-            behind=_norm(None),
+            after_features=_norm(None),
         )
-        wishes = Wishes(
+        options = BuildOptions(
             include_top, weights, input_tensor, input_shape, pooling, classes,
             classifier_activation, name,
         )  # fmt: skip
-        return network(architecture, wishes)
+        return network(architecture, options)
 
     return named(title, build, f"ConvNeXt, {kind}")
 

@@ -7,12 +7,12 @@ from typing import Any
 from ganglion import layers
 from ganglion.applications.frame import (
     Architecture,
-    WeightFile,
     activate,
     channel_axis,
     named,
     norm,
     standard,
+    weight_files,
 )
 from ganglion.applications.imagenet_utils import decode_predictions, preprocessing
 
@@ -61,11 +61,8 @@ def _densenet(layer_count: int, counts: tuple[int, ...], *checksums: str) -> Any
     name = f"densenet{layer_count}"
     stem = f"{name}_weights_tf_dim_ordering_tf_kernels"
     folder = "tensorflow/keras-applications/densenet"
-    full, headless = (
-        WeightFile(folder, f"{stem}{end}.h5", checksum)
-        for end, checksum in zip(("", "_notop"), checksums, strict=True)
-    )
-    architecture = Architecture(features, files=(full, headless))
+    files = weight_files(folder, stem, checksums)
+    architecture = Architecture(features, files=files)
     sentence = f"the DenseNet of {layer_count} layers"
     return named(f"DenseNet{layer_count}", standard(name, architecture), sentence)
 

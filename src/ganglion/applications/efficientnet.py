@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 from ganglion import layers
 from ganglion.applications.frame import (
     Architecture,
-    WeightFile,
-    Wishes,
+    BuildOptions,
     activate,
     average_top,
     channel_axis,
@@ -19,6 +18,7 @@ from ganglion.applications.frame import (
     repeats,
     rounded,
     standard,
+    weight_files,
 )
 from ganglion.applications.imagenet_utils import (
     TORCH_DEVIATION,
@@ -191,17 +191,14 @@ def _features(x: Any, scale: Scale, learned: bool) -> Any:
 
 def _efficientnet(number: int, scale: Scale) -> Any:
     name = f"efficientnetb{number}"
-    full, headless = (
-        WeightFile("keras-applications", f"{name}{end}.h5", checksum)
-        for end, checksum in zip(("", "_notop"), scale.checksums, strict=True)
-    )
+    files = weight_files("keras-applications", name, scale.checksums)
 
-    def architecture(wishes: Wishes) -> Architecture:
+    def architecture(options: BuildOptions) -> Architecture:
         return Architecture(
-            lambda x: _features(x, scale, wishes.weights == "imagenet"),
+            lambda x: _features(x, scale, options.weights == "imagenet"),
             size=scale.size,
             top=average_top(scale.dropout, start=dense_start()),
-            files=(full, headless),
+            files=files,
         )
 
     sentence = f"EfficientNet B{number}, for images of {scale.size} pixels"

@@ -17,9 +17,8 @@ from ganglion.applications.efficientnet import (
 )
 from ganglion.applications.frame import (
     Architecture,
+    BuildOptions,
     Shape,
-    WeightFile,
-    Wishes,
     activate,
     average_top,
     channel_axis,
@@ -28,6 +27,7 @@ from ganglion.applications.frame import (
     norm,
     repeats,
     rounded,
+    weight_files,
 )
 from ganglion.applications.imagenet import CLASSES
 from ganglion.applications.imagenet_utils import (
@@ -184,7 +184,7 @@ def _features(x: Any, kind: str, preprocesses: bool) -> Any:
     scale, stages = SCALES[kind], STAGES[kind]
 
     def widened(filters: int) -> int:
-        return rounded(filters * scale.width, whole=False)
+        return rounded(filters * scale.width, keep_90_percent=False)
 
     x = _preprocessed(x, kind) if preprocesses else x
     first = widened(stages[0].before)
@@ -204,10 +204,7 @@ def _features(x: Any, kind: str, preprocesses: bool) -> Any:
 def _efficientnet(kind: str) -> Any:
     default, scale = f"efficientnetv2-{kind}", SCALES[kind]
     folder = "tensorflow/keras-applications/efficientnet_v2"
-    full, headless = (
-        WeightFile(folder, f"{default}{end}.h5", checksum)
-        for end, checksum in zip(("", "_notop"), scale.checksums, strict=True)
-    )
+    files = weight_files(folder, default, scale.checksums)
 
     def build(
         include_top: bool = True,
@@ -224,13 +221,13 @@ def _efficientnet(kind: str) -> Any:
             lambda x: _features(x, kind, include_preprocessing),
             size=scale.size,
             top=average_top(0.2, start=dense_start()),
-            files=(full, headless),
+            files=files,
         )
-        wishes = Wishes(
+        options = BuildOptions(
             include_top, weights, input_tensor, input_shape, pooling, classes,
             classifier_activation, name,
         )  # fmt: skip
-        return network(architecture, wishes)
+        return network(architecture, options)
 
     sentence = f"EfficientNetV2 {kind.upper()}, for images of {scale.size} pixels"
     return named(f"EfficientNetV2{kind.upper()}", build, sentence)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,23 @@ class WeightFile:
             ) from None
 
 
+WeightFiles = tuple[WeightFile, WeightFile]  # with the top, and without
+
+
+def weight_files(
+    folder: str,
+    stem: str,
+    checksums: Sequence[str | None] = (None, None),
+    without_top: str = "_notop",
+) -> WeightFiles:
+    """Return the two files of a network; `without_top` ends the name of the second."""
+    full, headless = checksums
+    return (
+        WeightFile(folder, f"{stem}.h5", full),
+        WeightFile(folder, f"{stem}{without_top}.h5", headless),
+    )
+
+
 def channel_axis() -> int:
     """Return the axis of channels in a batch of images."""
     return 1 if config.image_data_format() == "channels_first" else -1
@@ -82,14 +99,14 @@ class Architecture:
     size: int = 224  # of the images it was made for
     least: int = 32  # rows and columns that it needs
     top: Top = field(default_factory=average_top)
-    files: tuple[WeightFile, WeightFile] | None = None  # with top, and without
+    files: WeightFiles | None = None
     pool_names: tuple[str | None, str | None] = ("avg_pool", "max_pool")
-    behind: Features | None = None  # what follows the features where there is no top
-    any_size: bool = False  # with a top, too
+    after_features: Features | None = None  # where there is no top
+    any_size: bool = False  # of images, with a top, too
 
 
 @dataclass(frozen=True)
-class Wishes:
+class BuildOptions:
     """The arguments that every network takes."""
 
     include_top: bool
@@ -103,7 +120,7 @@ class Wishes:
 
 
 def standard(
-    default: str, architecture: Architecture | Callable[[Wishes], Architecture]
+    default: str, architecture: Architecture | Callable[[BuildOptions], Architecture]
 ) -> Callable[..., Model]:
     """Return the function that builds a network which has the usual arguments."""
 
@@ -117,13 +134,13 @@ def standard(
         classifier_activation: Any = "softmax",
         name: str = default,
     ) -> Model:
-        wishes = Wishes(
+        options = BuildOptions(
             include_top, weights, input_tensor, input_shape, pooling, classes,
             classifier_activation, name,
         )  # fmt: skip
         if isinstance(architecture, Architecture):
-            return network(architecture, wishes)
-        return network(architecture(wishes), wishes)
+            return network(architecture, options)
+        return network(architecture(options), options)
 
     return build
 
@@ -146,85 +163,85 @@ def named(title: str, build: Callable[..., Model], sentence: str) -> Callable[..
     return build
 
 
-def network(architecture: Architecture, wishes: Wishes) -> Model:
-    """Return a network as it is wished for."""
-    _check(wishes)
-    start = wishes.input_tensor
+def network(architecture: Architecture, options: BuildOptions) -> Model:
+    """Return a network of an architecture, with its weights loaded."""
+    _check(options)
+    start = options.input_tensor
     if start is None:
-        start = layers.Input(input_shape(architecture, wishes))
+        start = layers.Input(input_shape(architecture, options))
     elif not hasattr(start, "call"):
         raise ValueError(
             f"`input_tensor` is a Keras tensor, as of Input(), not {start!r:.80}."
         )
     x = architecture.features(start)
-    if wishes.include_top:
-        x = architecture.top(x, wishes.classes, wishes.classifier_activation)
+    if options.include_top:
+        x = architecture.top(x, options.classes, options.classifier_activation)
     else:
         average, largest = architecture.pool_names
-        if wishes.pooling == "avg":
+        if options.pooling == "avg":
             x = layers.GlobalAveragePooling2D(name=average)(x)
-        elif wishes.pooling == "max":
+        elif options.pooling == "max":
             x = layers.GlobalMaxPooling2D(name=largest)(x)
-        if architecture.behind is not None:
-            x = architecture.behind(x)
-    inputs = start if wishes.input_tensor is None else get_source_inputs(start)
-    model = Model(inputs, x, name=wishes.name)
-    if wishes.weights == "imagenet":
+        if architecture.after_features is not None:
+            x = architecture.after_features(x)
+    inputs = start if options.input_tensor is None else get_source_inputs(start)
+    model = Model(inputs, x, name=options.name)
+    if options.weights == "imagenet":
         if architecture.files is None:
             raise ValueError(
-                f"There are no ImageNet weights for {wishes.name} with these "
+                f"There are no ImageNet weights for {options.name} with these "
                 "arguments: use `weights=None`."
             )
-        model.load_weights(architecture.files[not wishes.include_top].fetched())
-    elif wishes.weights is not None:
-        model.load_weights(wishes.weights)
+        model.load_weights(architecture.files[not options.include_top].fetched())
+    elif options.weights is not None:
+        model.load_weights(options.weights)
     return model
 
 
-def _check(wishes: Wishes) -> None:
-    weights = wishes.weights
+def _check(options: BuildOptions) -> None:
+    weights = options.weights
     if weights not in ("imagenet", None) and not Path(weights).exists():
         raise ValueError(
             "`weights` should be None (random initialization), 'imagenet', or the path "
             f"of a file of weights; got {weights!r}."
         )
-    if weights == "imagenet" and wishes.include_top and wishes.classes != CLASSES:
+    if weights == "imagenet" and options.include_top and options.classes != CLASSES:
         raise ValueError(
             f"With `weights='imagenet'` and `include_top=True`, `classes` should be "
-            f"{CLASSES}, not {wishes.classes}: take `include_top=False` and put a "
+            f"{CLASSES}, not {options.classes}: take `include_top=False` and put a "
             "Dense of your own behind it."
         )
-    if wishes.pooling not in (None, "avg", "max"):
-        raise ValueError(f"`pooling` is None, 'avg' or 'max', not {wishes.pooling!r}.")
-    if weights is None or not wishes.include_top:
+    if options.pooling not in (None, "avg", "max"):
+        raise ValueError(f"`pooling` is None, 'avg' or 'max', not {options.pooling!r}.")
+    if weights is None or not options.include_top:
         return
-    activation = activations.get(wishes.classifier_activation)
+    activation = activations.get(options.classifier_activation)
     if activation not in (activations.get("softmax"), activations.get(None)):
         raise ValueError(
             "With pretrained weights, `classifier_activation` is None or 'softmax', "
-            f"not {wishes.classifier_activation!r}."
+            f"not {options.classifier_activation!r}."
         )
 
 
-def input_shape(architecture: Architecture, wishes: Wishes) -> Shape:
+def input_shape(architecture: Architecture, options: BuildOptions) -> Shape:
     """Return the shape of images, checked."""
     first = config.image_data_format() == "channels_first"
-    shape = None if wishes.input_shape is None else tuple(wishes.input_shape)
+    shape = None if options.input_shape is None else tuple(options.input_shape)
 
     def image(side: int | None, channels: int | None = 3) -> Shape:
         return (channels, side, side) if first else (side, side, channels)
 
     if not shape:
-        known = wishes.include_top and not architecture.any_size
+        known = options.include_top and not architecture.any_size
         return image(architecture.size if known else None)
     if len(shape) != 3:
         raise ValueError(f"`input_shape` must be three numbers, got {shape}.")
     channels, sides = (shape[0], shape[1:]) if first else (shape[2], shape[:2])
-    if wishes.weights == "imagenet" and channels != 3:
+    if options.weights == "imagenet" and channels != 3:
         raise ValueError(f"The input must have 3 channels, got input_shape={shape}.")
     if (
-        wishes.weights == "imagenet"
-        and wishes.include_top
+        options.weights == "imagenet"
+        and options.include_top
         and not architecture.any_size
     ):
         if shape != image(architecture.size):
@@ -243,7 +260,7 @@ def input_shape(architecture: Architecture, wishes: Wishes) -> Shape:
         raise ValueError(
             f"Input size must be at least {least}x{least}, got input_shape={shape}."
         )
-    if wishes.include_top and None in shape and not architecture.any_size:
+    if options.include_top and None in shape and not architecture.any_size:
         raise ValueError(
             f"With `include_top=True`, `input_shape` must be known, got {shape}."
         )
@@ -275,14 +292,17 @@ def padding_for_half(x: Any, kernel: int | tuple[int, int]) -> tuple[Any, Any]:
     return rows, columns
 
 
-def rounded(filters: float, divisor: int = 8, whole: bool = True) -> int:
-    """Return a number of filters that is a multiple, and with `whole` not much less.
+def rounded(filters: float, divisor: int = 8, keep_90_percent: bool = True) -> int:
+    """Return the multiple of a divisor that is nearest to a number of filters.
 
-    >>> rounded(33.6), rounded(11.0), rounded(12.0, whole=False)
+    With `keep_90_percent`, a result that is smaller than that is rounded up instead.
+
+    >>> rounded(33.6), rounded(11.0), rounded(12.0, keep_90_percent=False)
     (32, 16, 16)
     """
     result = max(divisor, int(filters + divisor / 2) // divisor * divisor)
-    return result + divisor if whole and result < 0.9 * filters else result
+    is_too_small = keep_90_percent and result < 0.9 * filters
+    return result + divisor if is_too_small else result
 
 
 def repeats(count: int, depth: float) -> int:

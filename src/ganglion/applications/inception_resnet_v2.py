@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 from ganglion import layers
 from ganglion.applications.frame import (
     Architecture,
-    WeightFile,
     activate,
     channel_axis,
     named,
     norm,
     standard,
+    weight_files,
 )
 from ganglion.applications.imagenet_utils import decode_predictions, preprocessing
 from ganglion.applications.inception_v3 import HALF, Branch, conv, stem
@@ -120,8 +120,11 @@ def _features(x: Any) -> Any:
     return activate(norm(x, "conv_7b_bn", scale=False), "relu", "conv_7b_ac")
 
 
-_STEM = "inception_resnet_v2_weights_tf_dim_ordering_tf_kernels"
-_FOLDER = "tensorflow/keras-applications/inception_resnet_v2"
+_FILES = weight_files(
+    "tensorflow/keras-applications/inception_resnet_v2",
+    "inception_resnet_v2_weights_tf_dim_ordering_tf_kernels",
+    ("e693bd0210a403b3192acc6073ad2e96", "d19885ff4a710c122648d3b5c3b684e4"),
+)
 InceptionResNetV2 = named(
     "InceptionResNetV2",
     standard(
@@ -131,12 +134,7 @@ InceptionResNetV2 = named(
             size=299,
             least=75,
             pool_names=(None, None),
-            files=(
-                WeightFile(_FOLDER, f"{_STEM}.h5", "e693bd0210a403b3192acc6073ad2e96"),
-                WeightFile(
-                    _FOLDER, f"{_STEM}_notop.h5", "d19885ff4a710c122648d3b5c3b684e4"
-                ),
-            ),
+            files=_FILES,
         ),
     ),
     "Inception with residual connections",

@@ -8,12 +8,12 @@ from typing import Any
 from ganglion import layers
 from ganglion.applications.frame import (
     Architecture,
-    WeightFile,
     activate,
     channel_axis,
     named,
     norm,
     standard,
+    weight_files,
 )
 from ganglion.applications.imagenet_utils import decode_predictions, preprocessing
 
@@ -125,8 +125,11 @@ def _features(x: Any) -> Any:
     return x
 
 
-_STEM = "inception_v3_weights_tf_dim_ordering_tf_kernels"
-_FOLDER = "tensorflow/keras-applications/inception_v3"
+_FILES = weight_files(
+    "tensorflow/keras-applications/inception_v3",
+    "inception_v3_weights_tf_dim_ordering_tf_kernels",
+    ("9a0d58056eeedaa3f26cb7ebd46da564", "bcbd6486424b2319ff4ef7d526e38f63"),
+)
 InceptionV3 = named(
     "InceptionV3",
     standard(
@@ -136,12 +139,7 @@ InceptionV3 = named(
             size=299,
             least=75,
             pool_names=(None, None),
-            files=(
-                WeightFile(_FOLDER, f"{_STEM}.h5", "9a0d58056eeedaa3f26cb7ebd46da564"),
-                WeightFile(
-                    _FOLDER, f"{_STEM}_notop.h5", "bcbd6486424b2319ff4ef7d526e38f63"
-                ),
-            ),
+            files=_FILES,
         ),
     ),
     "the third Inception",

@@ -8,12 +8,12 @@ from typing import Any
 from ganglion import config, layers
 from ganglion.applications.frame import (
     Architecture,
+    BuildOptions,
     Shape,
-    WeightFile,
-    Wishes,
     named,
     network,
     norm,
+    weight_files,
 )
 from ganglion.applications.imagenet import CLASSES
 from ganglion.applications.imagenet_utils import decode_predictions, preprocessing
@@ -37,6 +37,13 @@ def side_of(shape: Any, sizes: tuple[int, ...], default: int = 224) -> int:
     first = config.image_data_format() == "channels_first"
     rows, columns = shape[1:3] if first else shape[:2]
     return rows if rows == columns and rows in sizes else default
+
+
+def rows_of(shape: Any, default: int | None) -> int | None:
+    """Return how many rows images of a shape have."""
+    if shape is None:
+        return default
+    return shape[1 if config.image_data_format() == "channels_first" else 0]
 
 
 def _normed(x: Any, name: str) -> Any:
@@ -105,22 +112,14 @@ def _build(
         size=side,
         top=top,
         pool_names=(None, None),
-        files=(
-            WeightFile(folder, f"{stem}.h5"),
-            WeightFile(folder, f"{stem}_no_top.h5"),
-        ),
+        files=weight_files(folder, stem, without_top="_no_top"),
     )
-    rows: int | None = side
-    if not learned and input_shape is not None:
-        first = config.image_data_format() == "channels_first"
-        rows = input_shape[1 if first else 0]
-    elif not learned and not include_top:
-        rows = None
-    wishes = Wishes(
+    rows = side if learned else rows_of(input_shape, side if include_top else None)
+    options = BuildOptions(
         include_top, weights, input_tensor, input_shape, pooling, classes,
         classifier_activation, name or f"mobilenet_{alpha:0.2f}_{rows}",
     )  # fmt: skip
-    return network(architecture, wishes)
+    return network(architecture, options)
 
 
 MobileNet = named("MobileNet", _build, "the first MobileNet")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ganglion import config, layers
+from ganglion import layers
 from ganglion.applications.frame import (
     Architecture,
+    BuildOptions,
     Shape,
-    WeightFile,
-    Wishes,
     average_top,
     channel_axis,
     named,
@@ -18,10 +17,11 @@ from ganglion.applications.frame import (
     norm,
     padding_for_half,
     rounded,
+    weight_files,
 )
 from ganglion.applications.imagenet import CLASSES
 from ganglion.applications.imagenet_utils import decode_predictions, preprocessing
-from ganglion.applications.mobilenet import side_of
+from ganglion.applications.mobilenet import rows_of, side_of
 from ganglion.models import Model
 
 __all__ = ["MobileNetV2", "decode_predictions", "preprocess_input"]
@@ -104,22 +104,15 @@ def _build(
         size=side,
         top=average_top(pool=None),
         pool_names=(None, None),
-        files=(
-            WeightFile(folder, f"{stem}.h5"),
-            WeightFile(folder, f"{stem}_no_top.h5"),
-        ),
+        files=weight_files(folder, stem, without_top="_no_top"),
     )
-    rows: int | None = side
-    if not learned and input_shape is not None:
-        first = config.image_data_format() == "channels_first"
-        rows = input_shape[1 if first else 0]
-    elif not learned and not include_top and input_tensor is None:
-        rows = None
-    wishes = Wishes(
+    is_sized = include_top or input_tensor is not None
+    rows = side if learned else rows_of(input_shape, side if is_sized else None)
+    options = BuildOptions(
         include_top, weights, input_tensor, input_shape, pooling, classes,
         classifier_activation, name or f"mobilenetv2_{alpha:0.2f}_{rows}",
     )  # fmt: skip
-    return network(architecture, wishes)
+    return network(architecture, options)
 
 
 MobileNetV2 = named("MobileNetV2", _build, "the second MobileNet")

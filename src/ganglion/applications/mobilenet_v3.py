@@ -8,15 +8,16 @@ from typing import Any, NamedTuple
 from ganglion import layers
 from ganglion.applications.frame import (
     Architecture,
+    BuildOptions,
     Shape,
-    WeightFile,
-    Wishes,
+    WeightFiles,
     channel_axis,
     named,
     network,
     norm,
     padding_for_half,
     rounded,
+    weight_files,
 )
 from ganglion.applications.imagenet import CLASSES
 from ganglion.applications.imagenet_utils import decode_predictions, preprocessing
@@ -191,28 +192,22 @@ def _mobilenet(kind: str, default: str, blocks: tuple[Block, ...], width: int) -
             any_size=True,
             files=_files(kind, minimalistic, alpha),
         )
-        wishes = Wishes(
+        options = BuildOptions(
             include_top, weights, input_tensor, input_shape, pooling, classes,
             classifier_activation, name,
         )  # fmt: skip
-        return network(architecture, wishes)
+        return network(architecture, options)
 
     return named(default, build, f"the third MobileNet, {kind}")
 
 
-def _files(
-    kind: str, minimal: bool, alpha: float
-) -> tuple[WeightFile, WeightFile] | None:
+def _files(kind: str, minimal: bool, alpha: float) -> WeightFiles | None:
     key = f"{kind}{'_minimalistic' * minimal}_224_{alpha}"
     if key not in CHECKSUMS:
         return None
     folder = "tensorflow/keras-applications/mobilenet_v3"
     stem = f"weights_mobilenet_v3_{key}_float"
-    full, headless = CHECKSUMS[key]
-    return (
-        WeightFile(folder, f"{stem}.h5", full),
-        WeightFile(folder, f"{stem}_no_top_v2.h5", headless),
-    )
+    return weight_files(folder, stem, CHECKSUMS[key], without_top="_no_top_v2")
 
 
 MobileNetV3Small = _mobilenet("small", "MobileNetV3Small", SMALL, 1024)

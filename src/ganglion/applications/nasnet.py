@@ -9,9 +9,8 @@ from typing import Any
 from ganglion import layers
 from ganglion.applications.frame import (
     Architecture,
+    BuildOptions,
     Shape,
-    WeightFile,
-    Wishes,
     activate,
     average_top,
     channel_axis,
@@ -19,6 +18,7 @@ from ganglion.applications.frame import (
     network,
     norm,
     padding_for_half,
+    weight_files,
 )
 from ganglion.applications.imagenet import CLASSES
 from ganglion.applications.imagenet_utils import decode_predictions, preprocessing
@@ -182,15 +182,12 @@ def _nasnet(title: str, default: str, size: int, *facts: Any) -> Any:
     *sizes, checksums = facts
     kind = default.removeprefix("nasnet_")
     folder = "tensorflow/keras-applications/nasnet"
-    full, headless = (
-        WeightFile(folder, f"NASNet-{kind}{end}.h5", checksum)
-        for end, checksum in zip(("", "-no-top"), checksums, strict=True)
-    )
+    files = weight_files(folder, f"NASNet-{kind}", checksums, without_top="-no-top")
     architecture = Architecture(
         lambda x: _features(x, *sizes),
         size=size,
         top=average_top(pool=None),
-        files=(full, headless),
+        files=files,
         pool_names=(None, None),
     )
 
@@ -206,11 +203,11 @@ def _nasnet(title: str, default: str, size: int, *facts: Any) -> Any:
     ) -> Model:
         if input_shape is None and not include_top and input_tensor is None:
             input_shape = (size, size, 3) if kind == "mobile" else None
-        wishes = Wishes(
+        options = BuildOptions(
             include_top, weights, input_tensor, input_shape, pooling, classes,
             classifier_activation, name,
         )  # fmt: skip
-        return network(architecture, wishes)
+        return network(architecture, options)
 
     return named(title, build, f"NASNet, {kind}")
 

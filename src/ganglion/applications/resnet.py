@@ -8,11 +8,11 @@ from typing import Any
 from ganglion import layers
 from ganglion.applications.frame import (
     Architecture,
-    WeightFile,
     activate,
     named,
     norm,
     standard,
+    weight_files,
 )
 from ganglion.applications.imagenet_utils import decode_predictions, preprocessing
 
@@ -55,11 +55,8 @@ def resnet(
         return normed(x, "post") if second else x
 
     stem = f"{name}_weights_tf_dim_ordering_tf_kernels"
-    full, headless = (
-        WeightFile("tensorflow/keras-applications/resnet", f"{stem}{end}.h5", checksum)
-        for end, checksum in zip(("", "_notop"), checksums, strict=True)
-    )
-    return Architecture(features, files=(full, headless))
+    files = weight_files("tensorflow/keras-applications/resnet", stem, checksums)
+    return Architecture(features, files=files)
 
 
 def _stack(x: Any, filters: int, count: int, name: str, keeps_size: bool) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ganglion import layers
-from ganglion.applications.frame import Architecture, WeightFile, named, standard
+from ganglion.applications.frame import Architecture, named, standard, weight_files
 from ganglion.applications.imagenet_utils import decode_predictions, preprocessing
 
 __all__ = ["VGG16", "decode_predictions", "preprocess_input"]
@@ -36,12 +36,9 @@ def vgg(name: str, counts: tuple[int, ...], checksums: tuple[str, str]) -> Archi
         return layers.Dense(classes, activation=activation, name="predictions")(x)
 
     stem = f"{name}_weights_tf_dim_ordering_tf_kernels"
-    full, headless = (
-        WeightFile(f"tensorflow/keras-applications/{name}", f"{stem}{end}.h5", checksum)
-        for end, checksum in zip(("", "_notop"), checksums, strict=True)
-    )
+    files = weight_files(f"tensorflow/keras-applications/{name}", stem, checksums)
     pools = (None, None)
-    return Architecture(features, top=top, files=(full, headless), pool_names=pools)
+    return Architecture(features, top=top, files=files, pool_names=pools)
 
 
 VGG16 = named(

@@ -7,11 +7,11 @@ from typing import Any
 from ganglion import layers
 from ganglion.applications.frame import (
     Architecture,
-    WeightFile,
     activate,
     named,
     norm,
     standard,
+    weight_files,
 )
 from ganglion.applications.imagenet_utils import decode_predictions, preprocessing
 
@@ -67,8 +67,11 @@ def _features(x: Any) -> Any:
     return x
 
 
-_STEM = "xception_weights_tf_dim_ordering_tf_kernels"
-_FOLDER = "tensorflow/keras-applications/xception"
+_FILES = weight_files(
+    "tensorflow/keras-applications/xception",
+    "xception_weights_tf_dim_ordering_tf_kernels",
+    ("0a58e3b7378bc2990ea3b43d5981f1f6", "b0042744bf5b25fce3cb969f33bebb97"),
+)
 Xception = named(
     "Xception",
     standard(
@@ -78,12 +81,7 @@ Xception = named(
             size=299,
             least=71,
             pool_names=(None, None),
-            files=(
-                WeightFile(_FOLDER, f"{_STEM}.h5", "0a58e3b7378bc2990ea3b43d5981f1f6"),
-                WeightFile(
-                    _FOLDER, f"{_STEM}_notop.h5", "b0042744bf5b25fce3cb969f33bebb97"
-                ),
-            ),
+            files=_FILES,
         ),
     ),
     "Xception",

@@ -1,8 +1,8 @@
-"""Numbers of layers, losses and optimizers that a step is told when it runs.
+"""Numbers of layers, losses and optimizers that are inputs of a compiled step.
 
-Models that differ in a rate, a factor or a strength are to share a compiled step. So
-such a number is no constant of the step but an input, like a variable that nothing
-writes. A class says which of its attributes are such numbers:
+Models that differ in a rate, a factor or a strength share a compiled step. So such a
+number is no constant of the step but an input, like a variable that is never written. A
+class declares which of its attributes are such numbers:
 
     class Dropout(Layer):
         rate = Hyperparameter()
@@ -10,7 +10,7 @@ writes. A class says which of its attributes are such numbers:
 While a step is traced, reading the attribute gives a `Number`: a float that remembers
 where it comes from, also through arithmetic, so that `1 - rate` is one input, computed
 in double precision. Where a number decides what the step does (`if rate == 0`) it is a
-float like any other, and so it is for all code that does not know of this.
+float like any other, as it is for all code that does not know of this.
 """
 
 from __future__ import annotations
@@ -100,26 +100,26 @@ Number.__rpow__ = _operator("**", "__rpow__", True)  # type: ignore[assignment]
 
 
 def _may_vary(value: float) -> bool:
-    """Return whether a number is one of many: a step without some of these is simpler.
+    """Return whether a number can be an input: steps without these few are simpler.
 
-    What is multiplied by 1, say, is left as it is.
+    A factor of 1, say, needs no multiplication.
     """
     return math.isfinite(value) and value not in (-1.0, 0.0, 1.0)
 
 
-def told(owner: Any, name: str, value: Any) -> Any:
+def as_input(owner: Any, name: str, value: Any) -> Any:
     """Return a float of some object as a `Number` while a step is traced.
 
-    Anything else is returned as it is; lists and dictionaries with their floats told.
+    In lists and dictionaries, each float; anything else is returned as it is.
     """
     if not _here.lifts:
         return value
     if isinstance(value, float) and _may_vary(value):
         return Number(value, (id(owner), name), name)
     if isinstance(value, (list, tuple)):
-        return [told(owner, f"{name}_{n}", each) for n, each in enumerate(value)]
+        return [as_input(owner, f"{name}_{n}", each) for n, each in enumerate(value)]
     if isinstance(value, Mapping):
-        return {key: told(owner, f"{name}_{key}", v) for key, v in value.items()}
+        return {key: as_input(owner, f"{name}_{key}", v) for key, v in value.items()}
     return value
 
 
@@ -145,7 +145,7 @@ class Settable(float):
 
 
 class Hyperparameter:
-    """An attribute that holds a number which steps are told.
+    """An attribute that holds a number, which is an input of compiled steps.
 
     >>> class Scale:
     ...     factor = Hyperparameter()
@@ -175,7 +175,7 @@ class Hyperparameter:
                 f"{type(owner).__name__!r} object has no attribute {self._name!r}"
             ) from None
         if _here.lifts:
-            return told(owner, self._name, value)
+            return as_input(owner, self._name, value)
         if keras2.in_force and type(value) is float:
             return Settable(value, owner, self._name)
         return value

@@ -367,7 +367,7 @@ class Scope:
 
     def __init__(self, training: bool = False, concrete: bool = False) -> None:
         self.training = training
-        self.told = True  # whether this is training was set explicitly
+        self.training_is_set = True  # by the caller, not only by default
         self.context: dict[str, Any] = {}  # other arguments that layers below inherit
         self.concrete = concrete
         self.reads: dict[Variable, Value] = {}

@@ -192,7 +192,7 @@ def test_what_did_not_run_compiled_is_counted(monkeypatch):
     assert counts["calls of layers on the host"] == {"words": 1}
     assert counts["models with run_eagerly=True"] == {"eager": 1}
     assert counts["programs run by NumPy"].total() == 1
-    told = uncompiled.told(counts)
+    told = uncompiled.summary(counts)
     assert "1 models with run_eagerly=True (eager)" in told
 
 

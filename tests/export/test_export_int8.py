@@ -40,7 +40,7 @@ def rows():
 
 def test_products_are_of_whole_numbers_within_a_byte(model, rows):
     calibration = calibrated(model, rows)
-    inference, told = calibration.rounded(inference_of(model)), calibration.told
+    inference, told = calibration.rounded(inference_of(model)), calibration.effect
     products = [
         node
         for node in inference.program.graph.nodes

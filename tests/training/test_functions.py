@@ -172,7 +172,7 @@ def test_a_function_that_looks_at_numbers_runs_as_python():
         x, steps = halved(ops.convert_to_tensor([3.0, 5.0]))
         assert halved(ops.convert_to_tensor([1.0, 0.5]))[1] == 0
     assert (x.numpy().tolist(), steps) == ([0.375, 0.625], 3)
-    assert "2 calls of functions that look at numbers (halved)" in uncompiled.told(
+    assert "2 calls of functions that look at numbers (halved)" in uncompiled.summary(
         counts
     )
     assert halved.tracing_count == 1  # it was tried once

@@ -58,7 +58,7 @@ def run(
     with uncompiled.counting() as counts:
         status, where = run_as_main(script, context.args)
     seconds = time.perf_counter() - began
-    rest = uncompiled.told(counts)
+    rest = uncompiled.summary(counts)
     took = f"stopped at {where} after {seconds:.1f} s" if where else f"{seconds:.1f} s"
     parts = f"not compiled: {rest}" if rest else "every step ran compiled"
     say(f"ganglion run: {took}; {parts}.")

@@ -50,7 +50,7 @@ def write(
     inference, notes = in_float32(inference_of(model, 1, input_signature)), []
     if calibration is not None:
         inference = calibration.rounded(inference)
-        notes.append(calibration.told)
+        notes.append(calibration.effect)
     plan = planned(inference)
     if int8:
         plan = in_bytes(plan)

@@ -103,7 +103,7 @@ def notes_of(
 ) -> tuple[str, ...]:
     """Return notes for the user about machine code."""
     machine = binary.machine
-    notes = [] if calibration is None else [calibration.told]
+    notes = [] if calibration is None else [calibration.effect]
     notes += [f"Compiled for {machine.name}: {machine.triple}, {machine.cpu}."]
     if binary.calls:
         names = ", ".join(binary.calls)

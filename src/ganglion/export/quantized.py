@@ -106,7 +106,7 @@ class Calibration:
     """The range of the inputs of each product in a sample."""
 
     ranges: tuple[tuple[float, float], ...]
-    told: str  # the effect of rounding, in words
+    effect: str  # of rounding, in words
 
     def rounded(self, inference: Inference) -> Inference:
         """Return a forward pass with its products in int8."""

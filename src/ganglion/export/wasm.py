@@ -40,7 +40,7 @@ def write(
     calibration = calibration_if(int8, model, sample, input_signature)
     module = module_of(inference_of(model, 1, input_signature), calibration)
     files = {path: module, path.with_suffix(".mjs"): javascript()}
-    return Artifact(files, () if calibration is None else (calibration.told,))
+    return Artifact(files, () if calibration is None else (calibration.effect,))
 
 
 def module_of(inference: Inference, calibration: Calibration | None = None) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import ops, random
-from ganglion.hyperparameters import told
+from ganglion.hyperparameters import as_input
 from ganglion.layers.arguments import choice, known_size, share
 from ganglion.layers.base import Layer
 from ganglion.serialization import export
@@ -118,7 +118,7 @@ class Attention(Layer):
             scores = ops.where(scores_mask, scores, scores - _FAR_BELOW)
         weights = ops.softmax(scores, axis=-1)
         if training and self.dropout > 0:
-            rate = told(self, "dropout", self.dropout)
+            rate = as_input(self, "dropout", self.dropout)
             weights = random.dropout(weights, rate, seed=self.seed_generator)
         return ops.matmul(weights, value), weights
 

@@ -504,7 +504,7 @@ class Layer(WeightHolder):
         for layer in self._flatten_layers():
             layer._losses = []
         with Scope(bool(kwargs.get("training")), concrete=True) as scope:
-            scope.told = kwargs.get("training") is not None
+            scope.training_is_set = kwargs.get("training") is not None
             result = self._call_traced(args, kwargs)
             outputs = concrete(result)
             for layer, loss in zip(scope.loss_owners, scope.losses, strict=True):
@@ -515,7 +515,7 @@ class Layer(WeightHolder):
     def _call_in_body(self, args: Any, kwargs: dict[str, Any]) -> Any:
         """Return the values of a call in what `map`, `scan` or `vmap` repeats."""
         with Scope(bool(kwargs.get("training")), concrete=True) as scope:
-            scope.told = kwargs.get("training") is not None
+            scope.training_is_set = kwargs.get("training") is not None
             outputs = self._call_traced(args, kwargs)
             scope.hand_over()
         return outputs
@@ -532,7 +532,7 @@ class Layer(WeightHolder):
         if self.autocast:
             args = tree.map_leaves(self._cast_float, args)
         self._build_for(args, kwargs)
-        before = scope.training, scope.told, scope.context
+        before = scope.training, scope.training_is_set, scope.context
         resolve_training(self, kwargs, scope)
         if self._call_context_args != Layer._call_context_args:
             resolve_context(self, kwargs, scope)
@@ -554,7 +554,7 @@ class Layer(WeightHolder):
         finally:
             self._tracker.is_locked = False
             scope.depth -= 1
-            scope.training, scope.told, scope.context = before
+            scope.training, scope.training_is_set, scope.context = before
         return outputs
 
     @contextmanager

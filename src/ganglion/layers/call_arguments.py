@@ -108,11 +108,11 @@ def resolve_training(layer: Any, kwargs: dict[str, Any], scope: Scope) -> None:
     parameter = call_signature(layer).parameters.get("training")
     explicit = kwargs.get("training")
     if isinstance(explicit, (bool, int, np.bool_)):
-        scope.training, scope.told = bool(explicit), True
-    elif parameter is not None and scope.told:
+        scope.training, scope.training_is_set = bool(explicit), True
+    elif parameter is not None and scope.training_is_set:
         kwargs["training"] = scope.training
     elif parameter is not None and isinstance(parameter.default, bool):
-        scope.training, scope.told = parameter.default, True
+        scope.training, scope.training_is_set = parameter.default, True
         kwargs["training"] = parameter.default
     if parameter is None:
         kwargs.pop("training", None)  # it applies to the layers below

@@ -12,7 +12,7 @@ import numpy as np
 from ganglion import config, dtype_policies, ops, tree
 from ganglion.compiler.ir import origin
 from ganglion.compiler.ir.graph import ShapeError
-from ganglion.hyperparameters import told
+from ganglion.hyperparameters import as_input
 from ganglion.serialization import (
     custom_object_scope,
     deserialize_keras_object,
@@ -186,7 +186,7 @@ class LossFunctionWrapper(Loss):
             pairs = [same_rank(*pair) for pair in zip(labels, predictions, strict=True)]
             y_true = tree.pack(y_true, [label for label, _ in pairs])
             y_pred = tree.pack(y_pred, [prediction for _, prediction in pairs])
-        options = {n: told(self, n, value) for n, value in self._fn_kwargs.items()}
+        options = {n: as_input(self, n, value) for n, value in self._fn_kwargs.items()}
         return self.fn(y_true, y_pred, **options)
 
     @property

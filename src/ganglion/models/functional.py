@@ -353,7 +353,7 @@ def shared(
         return call(args, kwargs)
     named = {name: tree.map_leaves(_identity, value) for name, value in kwargs.items()}
     names = tree.map_leaves(_identity, args), named
-    key = (id(network), scope.training, scope.told, repr(names))
+    key = (id(network), scope.training, scope.training_is_set, repr(names))
     before = scope.changes
     known_before, outputs, *_ = scope.shared_calls.get(key, (None, None))
     if known_before != before:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ganglion import config, ops
-from ganglion.hyperparameters import Hyperparameter, told
+from ganglion.hyperparameters import Hyperparameter, as_input
 from ganglion.ops.dispatch import is_weak
 from ganglion.serialization import (
     Configured,
@@ -62,7 +62,7 @@ def _steps(step: Any) -> Any:
 def _number(schedule: LearningRateSchedule, name: str) -> Any:
     """Return a number of a schedule as a float that is an input of steps."""
     value = getattr(schedule, name)
-    return told(schedule, name, float(value)) if is_weak(value) else value
+    return as_input(schedule, name, float(value)) if is_weak(value) else value
 
 
 def _positive(name: str, value: Any) -> Any:
@@ -153,7 +153,9 @@ class PiecewiseConstantDecay(LearningRateSchedule):
 
     def __call__(self, step: Any) -> Any:
         step = ops.convert_to_tensor(step)
-        *values, rate = told(self, "values", [float(value) for value in self.values])
+        *values, rate = as_input(
+            self, "values", [float(value) for value in self.values]
+        )
         rate = ops.cast(rate, config.floatx())
         ends = [self._end(n, step.dtype) for n in range(len(values))]
         for last, value in zip(reversed(ends), reversed(values), strict=True):
@@ -163,8 +165,8 @@ class PiecewiseConstantDecay(LearningRateSchedule):
     def _end(self, number: int, dtype: Any) -> Any:
         """Return a boundary; one between two steps is not rounded to a step."""
         end = float(self.boundaries[number])
-        told_end = told(self, f"boundaries_{number}", end)
-        return ops.cast(told_end, dtype) if end.is_integer() else end
+        end_input = as_input(self, f"boundaries_{number}", end)
+        return ops.cast(end_input, dtype) if end.is_integer() else end
 
 
 @_exported

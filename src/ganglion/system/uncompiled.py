@@ -3,7 +3,7 @@
 >>> with counting() as counts:
 ...     note("ops one by one", "add")
 ...     note("ops one by one", "add")
->>> told(counts)
+>>> summary(counts)
 '2 ops one by one (add)'
 """
 
@@ -35,7 +35,7 @@ def note(kind: str, name: str) -> None:
         _counts.setdefault(kind, Counter())[name] += 1
 
 
-def told(counts: Counts, most: int = 4) -> str:
+def summary(counts: Counts, most: int = 4) -> str:
     """Return the counts in words, the most frequent names first."""
     parts = []
     for kind, names in counts.items():

@@ -16,7 +16,7 @@ import numpy as np
 from ganglion import config, losses, metrics, ops, tree
 from ganglion.compiler.ir.graph import ShapeError, Value
 from ganglion.config import closest
-from ganglion.hyperparameters import told
+from ganglion.hyperparameters import as_input
 from ganglion.losses.base import Loss, LossFunctionWrapper, to_array
 from ganglion.metrics.base import Mean, MeanMetricWrapper, Metric
 from ganglion.serialization import look_up
@@ -155,7 +155,7 @@ class _OutputLoss(NamedTuple):
             self.tracker.update_state(loss, sample_weight=batch)
         if self.factor is None:
             return loss
-        return loss * told(self.loss, "loss_weight", float(self.factor))
+        return loss * as_input(self.loss, "loss_weight", float(self.factor))
 
 
 _Path = tuple[Any, ...]

@@ -215,7 +215,7 @@ class CompiledFunction:
         ]
         with uncollected:
             with Scope() as scope:
-                scope.told = False
+                scope.training_is_set = False
                 args, kwargs = tree.pack((args, kwargs), values)
                 result = self.python_function(*args, **kwargs)
                 outputs: dict[str, Value] = {}

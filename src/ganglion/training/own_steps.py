@@ -55,7 +55,7 @@ def traced(
 ) -> Step:
     """Trace a step that the user wrote; its results are what it returns."""
     with Scope() as scope:
-        scope.told = False
+        scope.training_is_set = False
         data, columns = gathered(model, signature)
         batch = names.map(columns.__getitem__)
         result = _called(model, kind, batch)

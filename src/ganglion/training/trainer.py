@@ -474,9 +474,9 @@ class Trainer(Layer):
         names = self.metrics_names
         rows = source.rows if isinstance(source, Table) else None
         held_out = [f"val_{name}" for name in names] if validates else []
-        told = {"batch_size": size, "samples": rows, "do_validation": validates}
+        params = {"batch_size": size, "samples": rows, "do_validation": validates}
         old = {"nb_epoch": epochs, "nb_sample": rows}
-        return {**told, **old, "metrics": [*names, *held_out]}
+        return {**params, **old, "metrics": [*names, *held_out]}
 
     def _callbacks(
         self,

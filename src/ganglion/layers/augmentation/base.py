@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import config, ops, random
-from ganglion.hyperparameters import told
+from ganglion.hyperparameters import as_input
 from ganglion.layers.arguments import keep
 from ganglion.layers.base import Layer
 from ganglion.layers.tensorflow_graph import also_in_graphs
@@ -269,7 +269,7 @@ class RandomImageLayer(ImageLayer):
     def draw(self, data: Any, low: float, high: float, seed: Any, per: int = 1) -> Any:
         """Draw numbers evenly from a range, `per` of them for each image."""
         shape = (count_of(data),) if per == 1 else (count_of(data), per)
-        low, high = told(self, "low", low), told(self, "high", high)
+        low, high = as_input(self, "low", low), as_input(self, "high", high)
         return random.uniform(shape, low, high, self.compute_dtype, seed)
 
     def chosen(self, data: Any, factor: tuple[float, float], seed: Any) -> Any:

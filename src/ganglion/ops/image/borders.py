@@ -20,11 +20,11 @@ def _sides(
     before, after, target = ends[0] + word, ends[1] + word, ends[2]
     names = (before, after, target)
     if values.count(None) != 1:
-        told = ", ".join(
+        received = ", ".join(
             f"{name}={value}" for name, value in zip(names, values, strict=True)
         )
         raise ValueError(
-            f"Must specify exactly two of {', '.join(names)}. Received: {told}"
+            f"Must specify exactly two of {', '.join(names)}. Received: {received}"
         )
     first, last, total = values
     _refuse_negative(names, values)

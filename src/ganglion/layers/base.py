@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 from ganglion import (
     activations,
@@ -24,7 +24,7 @@ from ganglion import (
     tree,
 )
 from ganglion.compiler.ir import origin
-from ganglion.compiler.ir.graph import Value, call_function
+from ganglion.compiler.ir.graph import Value
 from ganglion.compiler.ir.shaping import is_float
 from ganglion.constraints import get as get_constraint
 from ganglion.dtype_policies import DTypePolicyMap
@@ -44,7 +44,6 @@ from ganglion.layers.call_arguments import (
     training_by_name,
 )
 from ganglion.layers.construction import (
-    OldShape,
     ShapesByName,
     arguments_of,
     as_plain_data,
@@ -69,8 +68,8 @@ from ganglion.layers.construction import (
 )
 from ganglion.layers.input_spec import InputSpec as InputSpec
 from ganglion.layers.input_spec import check_inputs
+from ganglion.layers.other_apis import OtherApis
 from ganglion.layers.tracking import Tracker, WeightHolder
-from ganglion.metrics.base import Mean
 from ganglion.ops.dispatch import concrete
 from ganglion.serialization import arguments_from, passed
 from ganglion.symbolic import Call, KerasTensor
@@ -101,11 +100,7 @@ def _name_in_keras2(layer: str, path: str) -> str:
     return above[-1] if keras2.is_own else f"{above[-1]}/{layer}"
 
 
-class _ReportedMean(Mean):
-    """The mean of what a layer hands to `add_metric`."""
-
-
-class Layer(WeightHolder):
+class Layer(OtherApis):
     """Base class of all layers.
 
     >>> import numpy as np
@@ -282,30 +277,6 @@ class Layer(WeightHolder):
             else:
                 self._losses.append(ops.convert_to_tensor(term))
 
-    def add_update(self, updates: Any, inputs: Any = None) -> None:
-        """Make assignments in steps that train, as Keras 2 did; for use in `call`.
-
-        They are what `K.update` and `K.moving_average_update` return there, pairs of a
-        variable and its new value, and functions that assign.
-        """
-        keras2.note("`add_update`", "`variable.assign`", changes_defaults=False)
-        if inputs is not None:
-            keras2.note("`add_update(inputs=)`", "left out", changes_defaults=False)
-        scope = current_scope()
-        if scope is None or not scope.training or not self.trainable:
-            return
-        for update in updates if isinstance(updates, list) else [updates]:
-            if callable(update):
-                update()
-            elif isinstance(update, tuple):
-                variable, value = update
-                variable.assign(value)
-
-    @property
-    def updates(self) -> list[Any]:
-        """Keras 2's list of assignments; here layers make them as they are called."""
-        return []
-
     def _register_call_context_args(self, *names: str) -> None:
         """Accept these arguments in calls, and pass them on to the layers below.
 
@@ -326,45 +297,6 @@ class Layer(WeightHolder):
     def rematerialized_call(self, layer_call: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the call as it is: the compiler decides what is computed again."""
         return layer_call
-
-    def zero_grad(self) -> None:
-        """Forget the gradients of `loss.backward()`, as in PyTorch."""
-        call_function("zero_grad", self.trainable_variables)
-
-    def to(self, device: Any) -> Self:
-        """Return the layer itself for any of PyTorch's devices; refuse other types."""
-        tensors.check_devices(type(self).__name__, device)
-        return self
-
-    def parameters(self, recurse: bool = True) -> Any:
-        """Refuse what optimizers of PyTorch ask a model for."""
-        raise NotImplementedError(
-            f"{type(self).__name__}.parameters: optimizers of PyTorch do not train "
-            "models of Ganglion. Use one of `keras.optimizers`: `loss.backward()`, "
-            "then `optimizer.apply([v.value.grad for v in model.trainable_weights], "
-            "model.trainable_weights)`."
-        )
-
-    def add_metric(
-        self, value: Any, name: str | None = None, aggregation: str | None = None
-    ) -> None:
-        """Report the mean of a value, as Keras 2 did; call it inside of `call`.
-
-        Keras 3 has metrics in attributes instead: `self.metric.update_state(value)`.
-        """
-        new = "a metric in an attribute and its `update_state`"
-        keras2.note("`add_metric`", new, changes_defaults=False)
-        if aggregation not in (None, "mean"):
-            raise ValueError(f"`aggregation` is 'mean' or None, not {aggregation!r}.")
-        if name is None:
-            raise ValueError("`add_metric` needs a `name` for what is reported.")
-        known = {metric.name: metric for metric in self._tracker.metrics}
-        if name not in known:
-            with suspended():
-                known[name] = self._tracker.track(_ReportedMean(name=name))
-        # A metric in an attribute, whose result this is, reports it itself.
-        if isinstance(known[name], _ReportedMean):
-            known[name].update_state(value)
 
     def stateless_call(
         self,
@@ -724,16 +656,6 @@ class Layer(WeightHolder):
         """The Keras tensor(s) this layer returned."""
         return self._only_call("output").outputs
 
-    input_shape: Any = OldShape("input")
-    output_shape: Any = OldShape("output")
-
-    def get_output_at(self, node_index: int) -> Any:
-        """Keras 2's way to the output of a shared layer at one of its calls."""
-        keras2.note(
-            "`layer.get_output_at`", "what the call returned", changes_defaults=False
-        )
-        return self._calls[node_index].outputs
-
     def _only_call(self, end: str) -> Call:
         if not self._calls:
             raise AttributeError(
@@ -807,24 +729,6 @@ class Layer(WeightHolder):
         has_own = type(self).quantized_call is not Layer.quantized_call
         is_quantized = has_own and self.quantization_mode is not None
         return self.quantized_call if is_quantized else self.call
-
-    def _check_quantize_args(self, mode: str) -> None:
-        if not self.built:
-            raise ValueError(
-                f"Cannot quantize a layer that isn't yet built. Layer '{self.name}' "
-                f"(of type '{type(self).__name__}') is not built yet."
-            )
-        if getattr(self, "_is_quantized", False):
-            raise ValueError(
-                f"Layer '{self.name}' is already quantized with "
-                f"dtype_policy='{self.dtype_policy.name}'. Received: mode={mode}"
-            )
-        if mode == "int8" and self.compute_dtype == "float16":
-            raise ValueError(
-                f"Quantization mode='{mode}' doesn't work well with "
-                "compute_dtype='float16'. Consider another dtype policy such as "
-                "'mixed_bfloat16' before calling `quantize()`."
-            )
 
     @property
     def dtype(self) -> str:

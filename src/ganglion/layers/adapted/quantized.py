@@ -7,7 +7,7 @@ from typing import Any
 
 from ganglion import ops
 from ganglion.dtypes import policy_by_name
-from ganglion.layers.calibrated import CALIBRATED_MODES, Calibrated
+from ganglion.layers.adapted.calibrated import CALIBRATED_MODES, Calibrated
 from ganglion.layers.construction import is_ours
 from ganglion.quantizers.configs import (
     QuantizationConfig,
@@ -70,7 +70,7 @@ class Quantizable(Calibrated):
     ) -> None:
         """Turn the weight into integers, or products into those of float8."""
         config = resolved(mode, config)
-        self._check_quantize_args(config.mode)
+        self._check_mode(config.mode)
         if type_check and not is_ours(type(self)):
             super().quantize(config.mode)
         if config.mode not in self.quantization_modes:
@@ -86,6 +86,24 @@ class Quantizable(Calibrated):
                 mode = config.dtype_policy_string()
             source = self._own_policy().name
             self.dtype_policy = policy_by_name(f"{mode}_from_{source}")
+
+    def _check_mode(self, mode: str) -> None:
+        if not self.built:
+            raise ValueError(
+                f"Cannot quantize a layer that isn't yet built. Layer '{self.name}' "
+                f"(of type '{type(self).__name__}') is not built yet."
+            )
+        if getattr(self, "_is_quantized", False):
+            raise ValueError(
+                f"Layer '{self.name}' is already quantized with "
+                f"dtype_policy='{self.dtype_policy.name}'. Received: mode={mode}"
+            )
+        if mode == "int8" and self.compute_dtype == "float16":
+            raise ValueError(
+                f"Quantization mode='{mode}' doesn't work well with "
+                "compute_dtype='float16'. Consider another dtype policy such as "
+                "'mixed_bfloat16' before calling `quantize()`."
+            )
 
     def _quantize_by(self, config: Any) -> None:
         shape = self._plain.shape

@@ -1,0 +1,100 @@
+"""What layers have for scripts that were written for Keras 2 or PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from ganglion import keras2, tensors
+from ganglion.compiler.ir.graph import call_function
+from ganglion.layers.construction import OldShape
+from ganglion.layers.tracking import WeightHolder
+from ganglion.metrics.base import Mean
+from ganglion.symbolic import Call
+from ganglion.variables import current_scope, suspended
+
+
+class _ReportedMean(Mean):
+    """The mean of what a layer hands to `add_metric`."""
+
+
+class OtherApis(WeightHolder):
+    """The part of a `Layer` that is not in the API of Keras 3."""
+
+    _calls: list[Call]
+
+    # ---- Keras 2 ---------------------------------------------------------------
+
+    input_shape: Any = OldShape("input")
+    output_shape: Any = OldShape("output")
+
+    def get_output_at(self, node_index: int) -> Any:
+        """Keras 2's way to the output of a shared layer at one of its calls."""
+        keras2.note(
+            "`layer.get_output_at`", "what the call returned", changes_defaults=False
+        )
+        return self._calls[node_index].outputs
+
+    def add_metric(
+        self, value: Any, name: str | None = None, aggregation: str | None = None
+    ) -> None:
+        """Report the mean of a value, as Keras 2 did; call it inside of `call`.
+
+        Keras 3 has metrics in attributes instead: `self.metric.update_state(value)`.
+        """
+        new = "a metric in an attribute and its `update_state`"
+        keras2.note("`add_metric`", new, changes_defaults=False)
+        if aggregation not in (None, "mean"):
+            raise ValueError(f"`aggregation` is 'mean' or None, not {aggregation!r}.")
+        if name is None:
+            raise ValueError("`add_metric` needs a `name` for what is reported.")
+        known = {metric.name: metric for metric in self._tracker.metrics}
+        if name not in known:
+            with suspended():
+                known[name] = self._tracker.track(_ReportedMean(name=name))
+        # A metric in an attribute, whose result this is, reports it itself.
+        if isinstance(known[name], _ReportedMean):
+            known[name].update_state(value)
+
+    def add_update(self, updates: Any, inputs: Any = None) -> None:
+        """Make assignments in steps that train, as Keras 2 did; for use in `call`.
+
+        They are what `K.update` and `K.moving_average_update` return there, pairs of a
+        variable and its new value, and functions that assign.
+        """
+        keras2.note("`add_update`", "`variable.assign`", changes_defaults=False)
+        if inputs is not None:
+            keras2.note("`add_update(inputs=)`", "left out", changes_defaults=False)
+        scope = current_scope()
+        if scope is None or not scope.training or not self.trainable:
+            return
+        for update in updates if isinstance(updates, list) else [updates]:
+            if callable(update):
+                update()
+            elif isinstance(update, tuple):
+                variable, value = update
+                variable.assign(value)
+
+    @property
+    def updates(self) -> list[Any]:
+        """Keras 2's list of assignments; here layers make them as they are called."""
+        return []
+
+    # ---- PyTorch ---------------------------------------------------------------
+
+    def zero_grad(self) -> None:
+        """Forget the gradients of `loss.backward()`, as in PyTorch."""
+        call_function("zero_grad", self.trainable_variables)
+
+    def to(self, device: Any) -> Self:
+        """Return the layer itself for any of PyTorch's devices; refuse other types."""
+        tensors.check_devices(type(self).__name__, device)
+        return self
+
+    def parameters(self, recurse: bool = True) -> Any:
+        """Refuse what optimizers of PyTorch ask a model for."""
+        raise NotImplementedError(
+            f"{type(self).__name__}.parameters: optimizers of PyTorch do not train "
+            "models of Ganglion. Use one of `keras.optimizers`: `loss.backward()`, "
+            "then `optimizer.apply([v.value.grad for v in model.trainable_weights], "
+            "model.trainable_weights)`."
+        )

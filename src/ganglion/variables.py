@@ -519,8 +519,20 @@ def current_scope() -> Scope | None:
     return _active.scopes[-1] if _active.scopes else None
 
 
+def paired(
+    argument: str, variables: Sequence[Variable], values: Sequence[Any], owner: str
+) -> list[tuple[Variable, Any]]:
+    """Return variables with the values that an argument has for a `StatelessScope`."""
+    if len(values) != len(variables):
+        raise ValueError(
+            f"`{argument}` must have a value for each of the {len(variables)} "
+            f'variables of "{owner}", in their order, got {len(values)}.'
+        )
+    return list(zip(variables, values, strict=True))
+
+
 class StatelessScope:
-    """A block in which variables have other values, and keep none that they are given.
+    """A block in which variables have other values, which end with the block.
 
     >>> v = Variable(1.0)
     >>> with StatelessScope([(v, np.float32(5))]) as scope:

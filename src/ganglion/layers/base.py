@@ -82,6 +82,7 @@ from ganglion.variables import (
     autocast_dtype,
     current_scope,
     deferring,
+    paired,
     read,
     snake_case,
     suspended,
@@ -317,18 +318,11 @@ class Layer(OtherApis):
                 "call it on data first."
             )
         trained, fixed = self.trainable_variables, self.non_trainable_variables
-        for name, own, values in (
-            ("trainable_variables", trained, trainable_variables),
-            ("non_trainable_variables", fixed, non_trainable_variables),
-        ):
-            if len(own) != len(values):
-                raise ValueError(
-                    f"`{name}` must have a value for each of the {len(own)} variables "
-                    f'of "{self.name}", in their order, got {len(values)}.'
-                )
         mapping = [
-            *zip(trained, trainable_variables, strict=True),
-            *zip(fixed, non_trainable_variables, strict=True),
+            *paired("trainable_variables", trained, trainable_variables, self.name),
+            *paired(
+                "non_trainable_variables", fixed, non_trainable_variables, self.name
+            ),
         ]
         with StatelessScope(mapping, collect_losses=return_losses) as scope:
             outputs = self(*args, **kwargs)

@@ -35,6 +35,7 @@ from ganglion.variables import (
     StatelessScope,
     Variable,
     current_scope,
+    paired,
     snake_case,
     unique_name,
 )
@@ -158,13 +159,9 @@ class Metric:
         return scope.current_values(self.variables)
 
     def _with_values(self, values: Sequence[Any]) -> StatelessScope:
-        variables = self.variables
-        if len(values) != len(variables):
-            raise ValueError(
-                f"`metric_variables` must have a value for each of the "
-                f'{len(variables)} variables of "{self.name}", got {len(values)}.'
-            )
-        return StatelessScope(zip(variables, values, strict=True))
+        return StatelessScope(
+            paired("metric_variables", self.variables, values, self.name)
+        )
 
     def _check_init(self) -> None:
         if not hasattr(self, "_variables"):

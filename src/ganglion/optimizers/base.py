@@ -43,6 +43,7 @@ from ganglion.variables import (
     StatelessScope,
     Variable,
     current_scope,
+    paired,
     snake_case,
     unique_name,
 )
@@ -476,18 +477,9 @@ class Optimizer(GraphUpdates):
                 "`optimizer.build(variables)` first."
             )
         own, trained = self.variables, self._trainable_variables
-        for name, variables, values in (
-            ("optimizer_variables", own, optimizer_variables),
-            ("trainable_variables", trained, trainable_variables),
-        ):
-            if len(variables) != len(values):
-                raise ValueError(
-                    f"`{name}` must have a value for each of the {len(variables)} "
-                    f"variables that the optimizer knows, got {len(values)}."
-                )
         mapping = [
-            *zip(trained, trainable_variables, strict=True),
-            *zip(own, optimizer_variables, strict=True),
+            *paired("trainable_variables", trained, trainable_variables, self.name),
+            *paired("optimizer_variables", own, optimizer_variables, self.name),
         ]
         with StatelessScope(mapping) as scope:
             self.apply(grads)

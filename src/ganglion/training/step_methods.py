@@ -17,7 +17,7 @@ from ganglion.training.state import Logs, default
 from ganglion.training.streams import unpack
 from ganglion.training.tracing import loss_of
 from ganglion.training.trainer import Trainer
-from ganglion.variables import StatelessScope
+from ganglion.variables import StatelessScope, paired
 
 
 class StepMethods(Trainer):
@@ -98,11 +98,14 @@ class StepMethods(Trainer):
         training: bool = True,
     ) -> Any:
         """Return the loss and the new values of all variables, without side effects."""
-        fixed, sums = self.non_trainable_variables, self.metrics_variables
+        trained, fixed = self.trainable_variables, self.non_trainable_variables
+        sums = self.metrics_variables
         mapping = [
-            *zip(self.trainable_variables, trainable_variables, strict=True),
-            *zip(fixed, non_trainable_variables, strict=True),
-            *zip(sums, metrics_variables, strict=True),
+            *paired("trainable_variables", trained, trainable_variables, self.name),
+            *paired(
+                "non_trainable_variables", fixed, non_trainable_variables, self.name
+            ),
+            *paired("metrics_variables", sums, metrics_variables, self.name),
         ]
         with StatelessScope(mapping) as scope:
             loss = self._compute_loss(x, y, y_pred, sample_weight, training)

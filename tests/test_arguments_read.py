@@ -112,9 +112,9 @@ UNREAD |= {
     "compat/tensorflow/generators.py log_uniform_candidate_sampler": {
         "num_true": "the shape of `true_classes` says it",
     },
-    "compat/tensorflow/arrays.py map_fn": {"infer_shape": "shapes are exact"},
-    "compat/tensorflow/arrays.py while_loop": {"shape_invariants": "shapes are exact"},
-    "compat/tensorflow/arrays.py case": {
+    "compat/tensorflow/control.py map_fn": {"infer_shape": "shapes are exact"},
+    "compat/tensorflow/control.py while_loop": {"shape_invariants": "shapes are exact"},
+    "compat/tensorflow/control.py case": {
         "exclusive": "a check that several conditions do not hold, of TensorFlow 1",
         "strict": HINT,
     },

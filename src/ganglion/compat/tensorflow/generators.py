@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ganglion import random
-from ganglion.compat.tensorflow import arrays, pictures
+from ganglion.compat.tensorflow import pictures
+from ganglion.compat.tensorflow.arrays import known
+from ganglion.compat.tensorflow.draws import lasting_seed, seed_of, uniform
 from ganglion.random import SeedGenerator
 from ganglion.tensors import as_tensor
 
@@ -66,7 +68,7 @@ class Generator:
         self, shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = "float32"
     ) -> Any:
         """Return random numbers, or random integers below a bound."""
-        return arrays.uniform(shape, minval, maxval, dtype, self._seeds)
+        return uniform(shape, minval, maxval, dtype, self._seeds)
 
 
 _shared: list[Generator] = []
@@ -81,13 +83,13 @@ def get_global_generator() -> Generator:
 
 def stateless_split(seed: Any, num: int = 2, alg: Any = None) -> Any:
     """Return seeds that depend on a seed alone, one in a row."""
-    draws = np.random.default_rng(arrays.seed_of(seed))
+    draws = np.random.default_rng(seed_of(seed))
     return as_tensor(draws.integers(0, 2**31, (int(num), 2), np.int32))
 
 
 def stateless_fold_in(seed: Any, data: Any, alg: Any = None) -> Any:
     """Return a seed that depends on a seed and a number."""
-    first = arrays.seed_of(seed)
+    first = seed_of(seed)
     draws = np.random.default_rng([first, int(data) % 2**31])
     return as_tensor(draws.integers(0, 2**31, 2, np.int32))
 
@@ -114,12 +116,12 @@ def log_uniform_candidate_sampler(
     chances = np.log((classes + 2) / (classes + 1)) / np.log(range_max + 1)
     state: Any = np.random.randint(2**31)
     if seed is not None:
-        state = np.asarray(arrays.lasting_seed(int(seed)).next())
+        state = np.asarray(lasting_seed(int(seed)).next())
     draws = np.random.default_rng(state)
     chosen = draws.choice(
         classes, int(num_sampled), replace=not unique, p=chances / chances.sum()
     )
-    truth = arrays.known(true_classes, "random.log_uniform_candidate_sampler")
+    truth = known(true_classes, "random.log_uniform_candidate_sampler")
 
     def expected(of: np.ndarray) -> Any:
         share = chances[of]
@@ -134,7 +136,7 @@ def log_uniform_candidate_sampler(
 def _stateless(function: Callable[..., Any]) -> Callable[..., Any]:
     def drawn(image: Any, *args: Any, seed: Any, **kwargs: Any) -> Any:
         kwargs.pop("name", None)
-        return function(image, *args, **kwargs, seed=arrays.seed_of(seed))
+        return function(image, *args, **kwargs, seed=seed_of(seed))
 
     drawn.__doc__ = f"{function.__doc__} By a seed alone."
     return drawn

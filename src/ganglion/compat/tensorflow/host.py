@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ganglion import config, files, ops, tree, utils
-from ganglion.compat.tensorflow.arrays import forget_seeds, is_known, known
+from ganglion.compat.tensorflow.arrays import is_known, known
 from ganglion.compat.tensorflow.data.elements import as_array
+from ganglion.compat.tensorflow.draws import forget_seeds
 from ganglion.compat.tensorflow.objects import InvalidArgumentError
 from ganglion.system.terminal import tell_once
 from ganglion.tensors import as_tensor

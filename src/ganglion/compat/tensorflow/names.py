@@ -3,7 +3,7 @@
 A line has TensorFlow's function and ours, with their arguments in the same order; `=`
 after an argument is TensorFlow's default if ours differs. A prefix names our module,
 `ops` by default. Functions that differ in more than names are defined in this room
-(`arrays.`, `nets.`, `pictures.`, `host.`).
+(`arrays.`, `reductions.`, `nets.`, `pictures.`, `host.`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ FUNCTIONS: tuple[tuple[str, str], ...] = (
         acos(x) = arccos(x)
         acosh(x) = arccosh(x)
         add(x, y) = add(x1, x2)
-        add_n(inputs) = arrays.add_n(inputs)
-        argmax(input, axis, output_type) = arrays.argmax(input, axis, output_type)
-        argmin(input, axis, output_type) = arrays.argmin(input, axis, output_type)
+        add_n(inputs) = reductions.add_n(inputs)
+        argmax(input, axis, output_type) = reductions.argmax(input, axis, output_type)
+        argmin(input, axis, output_type) = reductions.argmin(input, axis, output_type)
         asin(x) = arcsin(x)
         asinh(x) = arcsinh(x)
         atan(x) = arctan(x)
@@ -27,7 +27,8 @@ FUNCTIONS: tuple[tuple[str, str], ...] = (
         atanh(x) = arctanh(x)
         cos(x) = cos(x)
         cosh(x) = cosh(x)
-        cumsum(x, axis, exclusive, reverse) = arrays.cumsum(x, axis, exclusive, reverse)
+        cumsum(x, axis, exclusive, reverse) = \
+reductions.cumsum(x, axis, exclusive, reverse)
         divide(x, y) = divide(x1, x2)
         equal(x, y) = equal(x1, x2)
         exp(x) = exp(x)
@@ -50,7 +51,7 @@ FUNCTIONS: tuple[tuple[str, str], ...] = (
         reduce_logsumexp(input_tensor, axis, keepdims) = logsumexp(x, axis, keepdims)
         reduce_max(input_tensor, axis, keepdims) = max(x, axis, keepdims)
         reduce_mean(input_tensor, axis, keepdims) = \
-arrays.reduce_mean(input_tensor, axis, keepdims)
+reductions.reduce_mean(input_tensor, axis, keepdims)
         reduce_min(input_tensor, axis, keepdims) = min(x, axis, keepdims)
         reduce_prod(input_tensor, axis, keepdims) = prod(x, axis, keepdims)
         reduce_sum(input_tensor, axis, keepdims) = sum(x, axis, keepdims)
@@ -71,22 +72,22 @@ arrays.reduce_mean(input_tensor, axis, keepdims)
     (
         "math",
         """
-        accumulate_n(inputs) = arrays.add_n(inputs)
+        accumulate_n(inputs) = reductions.add_n(inputs)
         conj(x) = conj(x)
         invert_permutation(x) = argsort(x)
         log_softmax(logits, axis=-1) = log_softmax(x, axis)
-        polyval(coeffs, x) = arrays.polyval(coeffs, x)
+        polyval(coeffs, x) = special.polyval(coeffs, x)
         rint(x) = round(x)
         imag(input) = imag(x)
         real(input) = real(x)
-        squared_difference(x, y) = arrays.squared_difference(x, y)
+        squared_difference(x, y) = special.squared_difference(x, y)
         bincount(arr, weights, minlength, axis) = \
-arrays.bincount(arr, weights, minlength, axis)
+reductions.bincount(arr, weights, minlength, axis)
         ceil(x) = ceil(x)
         count_nonzero(input, axis, keepdims, dtype) = \
-arrays.count_nonzero(input, axis, keepdims, dtype)
+reductions.count_nonzero(input, axis, keepdims, dtype)
         cumprod(x, axis, exclusive, reverse) = \
-arrays.cumprod(x, axis, exclusive, reverse)
+reductions.cumprod(x, axis, exclusive, reverse)
         divide_no_nan(x, y) = divide_no_nan(x1, x2)
         erf(x) = erf(x)
         erfinv(x) = erfinv(x)
@@ -103,7 +104,7 @@ arrays.cumprod(x, axis, exclusive, reverse)
         log_sigmoid(x) = log_sigmoid(x)
         logical_xor(x, y) = logical_xor(x1, x2)
         mod(x, y) = mod(x1, x2)
-        multiply_no_nan(x, y) = arrays.multiply_no_nan(x, y)
+        multiply_no_nan(x, y) = special.multiply_no_nan(x, y)
         reciprocal(x) = reciprocal(x)
         reduce_euclidean_norm(input_tensor, axis, keepdims) = norm(x, axis, keepdims)
         reduce_std(input_tensor, axis, keepdims) = std(x, axis, keepdims)
@@ -114,15 +115,16 @@ arrays.cumprod(x, axis, exclusive, reverse)
         softsign(features) = softsign(x)
         top_k(input, k, sorted) = arrays.top_k(input, k, sorted)
         confusion_matrix(labels, predictions, num_classes, weights, dtype) = \
-arrays.confusion_matrix(labels, predictions, num_classes, weights, dtype)
-        erfc(x) = arrays.erfc(x)
-        segment_max(data, segment_ids) = arrays.sorted_segment_max(data, segment_ids)
-        segment_mean(data, segment_ids) = arrays.segment_mean(data, segment_ids)
+reductions.confusion_matrix(labels, predictions, num_classes, weights, dtype)
+        erfc(x) = special.erfc(x)
+        segment_max(data, segment_ids) = \
+reductions.sorted_segment_max(data, segment_ids)
+        segment_mean(data, segment_ids) = reductions.segment_mean(data, segment_ids)
         softmax(logits, axis=-1) = softmax(x, axis)
         unsorted_segment_max(data, segment_ids, num_segments) = \
-arrays.segment_max(data, segment_ids, num_segments)
+reductions.segment_max(data, segment_ids, num_segments)
         unsorted_segment_mean(data, segment_ids, num_segments) = \
-arrays.segment_mean(data, segment_ids, num_segments)
+reductions.segment_mean(data, segment_ids, num_segments)
         unsorted_segment_sum(data, segment_ids, num_segments) = \
 segment_sum(data, segment_ids, num_segments)
         angle(input) = angle(x)
@@ -133,18 +135,19 @@ special.cumulative_logsumexp(x, axis, exclusive, reverse)
         is_strictly_increasing(x) = special.is_strictly_increasing(x)
         lgamma(x) = special.lgamma(x)
         reciprocal_no_nan(x) = special.reciprocal_no_nan(x)
-        segment_min(data, segment_ids) = arrays.sorted_segment_min(data, segment_ids)
+        segment_min(data, segment_ids) = \
+reductions.sorted_segment_min(data, segment_ids)
         segment_prod(data, segment_ids) = segment_prod(data, segment_ids)
         unsorted_segment_min(data, segment_ids, num_segments) = \
-arrays.segment_min(data, segment_ids, num_segments)
+reductions.segment_min(data, segment_ids, num_segments)
         unsorted_segment_prod(data, segment_ids, num_segments) = \
 segment_prod(data, segment_ids, num_segments)
         unsorted_segment_sqrt_n(data, segment_ids, num_segments) = \
-arrays.segment_sqrt_n(data, segment_ids, num_segments)
+reductions.segment_sqrt_n(data, segment_ids, num_segments)
         xdivy(x, y) = special.xdivy(x, y)
         xlog1py(x, y) = special.xlog1py(x, y)
-        xlogy(x, y) = arrays.xlogy(x, y)
-        zero_fraction(value) = arrays.zero_fraction(value)
+        xlogy(x, y) = special.xlogy(x, y)
+        zero_fraction(value) = reductions.zero_fraction(value)
         """,
     ),
     (
@@ -155,8 +158,8 @@ arrays.segment_sqrt_n(data, segment_ids, num_segments)
         broadcast_to(input, shape) = broadcast_to(x, shape)
         cast(x, dtype) = complexes.cast(x, dtype)
         clip_by_global_norm(t_list, clip_norm) = \
-arrays.clip_by_global_norm(t_list, clip_norm)
-        clip_by_norm(t, clip_norm, axes) = arrays.clip_by_norm(t, clip_norm, axes)
+linalg.clip_by_global_norm(t_list, clip_norm)
+        clip_by_norm(t, clip_norm, axes) = linalg.clip_by_norm(t, clip_norm, axes)
         clip_by_value(t, clip_value_min, clip_value_max) = clip(x, x_min, x_max)
         concat(values, axis) = arrays.concat(values, axis)
         cond(pred, true_fn, false_fn) = cond(pred, true_fn, false_fn)
@@ -165,7 +168,7 @@ arrays.clip_by_global_norm(t_list, clip_norm)
         ensure_shape(x, shape) = arrays.ensure_shape(x, shape)
         expand_dims(input, axis) = expand_dims(x, axis)
         eye(num_rows, num_columns, batch_shape, dtype=float32) = \
-arrays.eye(num_rows, num_columns, batch_shape, dtype)
+linalg.eye(num_rows, num_columns, batch_shape, dtype)
         fill(dims, value) = arrays.fill(dims, value)
         gather(params, indices, axis, batch_dims) = \
 arrays.gather(params, indices, axis, batch_dims)
@@ -175,10 +178,10 @@ arrays.gather_nd(params, indices, batch_dims)
         is_tensor(x) = arrays.is_tensor(x)
         linspace(start, stop, num) = linspace(start, stop, num)
         map_fn(fn, elems, dtype, infer_shape, fn_output_signature) = \
-arrays.map_fn(fn, elems, dtype, infer_shape, fn_output_signature)
+control.map_fn(fn, elems, dtype, infer_shape, fn_output_signature)
         matmul(a, b, transpose_a, transpose_b) = \
-arrays.matmul(a, b, transpose_a, transpose_b)
-        norm(tensor, ord, axis, keepdims) = arrays.norm(tensor, ord, axis, keepdims)
+linalg.matmul(a, b, transpose_a, transpose_b)
+        norm(tensor, ord, axis, keepdims) = linalg.norm(tensor, ord, axis, keepdims)
         one_hot(indices, depth, on_value, off_value, axis, dtype) = \
 arrays.one_hot(indices, depth, on_value, off_value, axis, dtype)
         ones(shape, dtype=float32) = ones(shape, dtype)
@@ -192,7 +195,7 @@ host.numpy_function(func, inp, Tout, stateful)
         Assert(condition, data) = host.assert_true(condition, data)
         assert_equal(x, y, message) = host.assert_equal(x, y, message)
         case(pred_fn_pairs, default, exclusive, strict) = \
-arrays.case(pred_fn_pairs, default, exclusive, strict)
+control.case(pred_fn_pairs, default, exclusive, strict)
         complex(real, imag) = signals.make_complex(real, imag)
         dynamic_partition(data, partitions, num_partitions) = \
 arrays.dynamic_partition(data, partitions, num_partitions)
@@ -200,7 +203,7 @@ arrays.dynamic_partition(data, partitions, num_partitions)
         grad_pass_through(f) = host.grad_pass_through(f)
         group(*) = runtime.hint(*)
         histogram_fixed_width(values, value_range, nbins, dtype) = \
-arrays.histogram_fixed_width(values, value_range, nbins, dtype)
+reductions.histogram_fixed_width(values, value_range, nbins, dtype)
         no_op() = runtime.hint()
         recompute_grad(f) = host.recompute_grad(f)
         reverse_sequence(input, seq_lengths, seq_axis, batch_axis) = \
@@ -228,18 +231,18 @@ arrays.split(value, num_or_size_splits, axis)
         squeeze(input, axis) = squeeze(x, axis)
         stack(values, axis) = stack(x, axis)
         stop_gradient(input) = stop_gradient(variable)
-        foldl(fn, elems, initializer) = arrays.foldl(fn, elems, initializer)
-        foldr(fn, elems, initializer) = arrays.foldr(fn, elems, initializer)
+        foldl(fn, elems, initializer) = control.foldl(fn, elems, initializer)
+        foldr(fn, elems, initializer) = control.foldr(fn, elems, initializer)
         meshgrid(*) = arrays.meshgrid(*)
         realdiv(x, y) = divide(x1, x2)
         saturate_cast(value, dtype) = saturate_cast(x, dtype)
-        scan(fn, elems, initializer) = arrays.scan(fn, elems, initializer)
+        scan(fn, elems, initializer) = control.scan(fn, elems, initializer)
         searchsorted(sorted_sequence, values, side) = \
 searchsorted(sorted_sequence, values, side)
         strided_slice(input_, begin, end, strides) = \
 arrays.strided_slice(input_, begin, end, strides)
         switch_case(branch_index, branch_fns) = \
-arrays.switch_case(branch_index, branch_fns)
+control.switch_case(branch_index, branch_fns)
         tensor_scatter_nd_add(tensor, indices, updates) = \
 arrays.tensor_scatter_nd_add(tensor, indices, updates)
         tensor_scatter_nd_max(tensor, indices, updates) = \
@@ -256,7 +259,7 @@ scatter_update(inputs, indices, updates)
         vectorized_map(fn, elems) = vectorized_map(function, elements)
         where(condition, x, y) = arrays.where(condition, x, y)
         while_loop(cond, body, loop_vars, shape_invariants, maximum_iterations) = \
-arrays.while_loop(cond, body, loop_vars, shape_invariants, maximum_iterations)
+control.while_loop(cond, body, loop_vars, shape_invariants, maximum_iterations)
         zeros(shape, dtype) = arrays.zeros(shape, dtype)
         zeros_like(input, dtype) = zeros_like(x, dtype)
         """,
@@ -284,37 +287,37 @@ beam_width, top_paths, merge_repeated)
         "linalg",
         """
         band_part(input, num_lower, num_upper) = \
-arrays.band_part(input, num_lower, num_upper)
-        adjoint(matrix) = arrays.adjoint(matrix)
+linalg.band_part(input, num_lower, num_upper)
+        adjoint(matrix) = linalg.adjoint(matrix)
         cholesky(input) = cholesky(x)
         cross(a, b) = cross(x1, x2)
-        expm(input) = special.expm(input)
+        expm(input) = linalg.expm(input)
         matrix_rank(a) = matrix_rank(x)
         pinv(a) = pinv(x)
         slogdet(input) = slogdet(x)
-        tensor_diag_part(input) = arrays.tensor_diag_part(input)
+        tensor_diag_part(input) = linalg.tensor_diag_part(input)
         triangular_solve(matrix, rhs, lower=True) = solve_triangular(a, b, lower)
         det(input) = det(x)
-        diag(diagonal) = arrays.diag(diagonal)
+        diag(diagonal) = linalg.diag(diagonal)
         diag_part(input) = diagonal(x, axis1=-2, axis2=-1)
         eigh(tensor) = eigh(x)
         eye(num_rows, num_columns, batch_shape, dtype=float32) = \
-arrays.eye(num_rows, num_columns, batch_shape, dtype)
-        global_norm(t_list) = arrays.global_norm(t_list)
+linalg.eye(num_rows, num_columns, batch_shape, dtype)
+        global_norm(t_list) = linalg.global_norm(t_list)
         inv(input) = inv(x)
         lstsq(matrix, rhs) = lstsq(a, b)
         matmul(a, b, transpose_a, transpose_b) = \
-arrays.matmul(a, b, transpose_a, transpose_b)
+linalg.matmul(a, b, transpose_a, transpose_b)
         l2_normalize(x, axis, epsilon) = nets.l2_normalize(x, axis, epsilon)
-        logdet(matrix) = arrays.logdet(matrix)
-        matrix_transpose(a) = arrays.matrix_transpose(a)
-        matvec(a, b) = arrays.matvec(a, b)
-        set_diag(input, diagonal) = arrays.set_diag(input, diagonal)
+        logdet(matrix) = linalg.logdet(matrix)
+        matrix_transpose(a) = linalg.matrix_transpose(a)
+        matvec(a, b) = linalg.matvec(a, b)
+        set_diag(input, diagonal) = linalg.set_diag(input, diagonal)
         svd(tensor, full_matrices, compute_uv) = \
-arrays.svd(tensor, full_matrices, compute_uv)
-        tensor_diag(diagonal) = arrays.tensor_diag(diagonal)
-        norm(tensor, ord, axis, keepdims) = arrays.norm(tensor, ord, axis, keepdims)
-        normalize(tensor, ord, axis) = arrays.normalize(tensor, ord, axis)
+linalg.svd(tensor, full_matrices, compute_uv)
+        tensor_diag(diagonal) = linalg.tensor_diag(diagonal)
+        norm(tensor, ord, axis, keepdims) = linalg.norm(tensor, ord, axis, keepdims)
+        normalize(tensor, ord, axis) = linalg.normalize(tensor, ord, axis)
         qr(input) = qr(x)
         solve(matrix, rhs) = solve(a, b)
         trace(x) = trace(x, axis1=-2, axis2=-1)
@@ -378,7 +381,7 @@ nets.scale_regularization_loss(regularization_loss)
         separable_conv2d(input, depthwise_filter, pointwise_filter, strides, padding, \
 data_format, dilations) = nets.separable_conv2d(input, depthwise_filter, \
 pointwise_filter, strides, padding, data_format, dilations)
-        zero_fraction(value) = arrays.zero_fraction(value)
+        zero_fraction(value) = reductions.zero_fraction(value)
         elu(features) = elu(x)
         embedding_lookup(params, ids) = nets.embedding_lookup(params, ids)
         gelu(features, approximate=False) = gelu(x, approximate)
@@ -419,18 +422,18 @@ random.categorical(logits, num_samples, dtype, seed)
         normal(shape, mean, stddev, dtype=float32, seed) = \
 random.normal(shape, mean, stddev, dtype, seed)
         gamma(shape, alpha, beta, dtype=float32, seed) = \
-arrays.gamma(shape, alpha, beta, dtype, seed)
+draws.gamma(shape, alpha, beta, dtype, seed)
         set_seed(seed) = host.set_seed(seed)
         stateless_normal(shape, seed, mean, stddev, dtype) = \
-arrays.stateless_normal(shape, seed, mean, stddev, dtype)
+draws.stateless_normal(shape, seed, mean, stddev, dtype)
         stateless_uniform(shape, seed, minval, maxval, dtype) = \
-arrays.stateless_uniform(shape, seed, minval, maxval, dtype)
-        poisson(shape, lam, dtype, seed) = arrays.poisson(shape, lam, dtype, seed)
+draws.stateless_uniform(shape, seed, minval, maxval, dtype)
+        poisson(shape, lam, dtype, seed) = draws.poisson(shape, lam, dtype, seed)
         shuffle(value, seed) = random.shuffle(x, seed)
         truncated_normal(shape, mean, stddev, dtype=float32, seed) = \
 random.truncated_normal(shape, mean, stddev, dtype, seed)
         uniform(shape, minval, maxval, dtype, seed) = \
-arrays.uniform(shape, minval, maxval, dtype, seed)
+draws.uniform(shape, minval, maxval, dtype, seed)
         """,
     ),
     (

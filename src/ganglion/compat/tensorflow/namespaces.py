@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 from ganglion import ops, symbolic
 from ganglion.compat import aliases
-from ganglion.compat.tensorflow import arrays, complexes, dtypes, names, texts
+from ganglion.compat.tensorflow import complexes, draws, dtypes, names, texts
 from ganglion.compat.tensorflow.objects import InvalidArgumentError
 from ganglion.compiler.ir.graph import ShapeError
 
 _OWN = frozenset({
-    "arrays", "boxes", "complexes", "host", "nets", "pictures", "runtime", "signals",
-    "special", "texts",
+    "arrays", "boxes", "complexes", "control", "draws", "host", "linalg", "nets",
+    "pictures", "reductions", "runtime", "signals", "special", "texts",
 })  # fmt: skip
 # Arguments that are one tensor each; numbers and lists are converted for functions of
 # these modules, which ask for shapes and types.
@@ -28,7 +28,10 @@ _TENSORS = frozenset({
     "predictions", "signal", "signals", "t", "tensor", "x", "y",
 })  # fmt: skip
 _PLAIN = (list, tuple, bool, int, float)
-_NUMERIC = ("arrays", "boxes", "nets", "pictures", "signals", "special")
+_NUMERIC = (
+    "arrays", "boxes", "control", "draws", "linalg", "nets", "pictures", "reductions",
+    "signals", "special",
+)  # fmt: skip
 # Labels and hints for TensorFlow's graphs, which change no result.
 _HINTS = ("name", "parallel_iterations", "back_prop", "swap_memory", "validate_indices")
 _DRAWING = ("random.", "image.random_", "nn.dropout")
@@ -161,7 +164,7 @@ def _renamed(
             if type(arguments.get(key)) in _PLAIN:
                 arguments[key] = ops.convert_to_tensor(arguments[key])
         if is_drawing and isinstance(arguments.get("seed"), int):
-            arguments["seed"] = arrays.lasting_seed(arguments["seed"])
+            arguments["seed"] = draws.lasting_seed(arguments["seed"])
         ours = {renamed[key]: value for key, value in arguments.items()}
         try:
             return function(**ours, **entry.constants)

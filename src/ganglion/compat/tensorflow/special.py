@@ -98,16 +98,31 @@ def is_strictly_increasing(x: Any) -> Any:
     return ops.all(ops.less(flat[:-1], flat[1:]))
 
 
-def expm(input: Any) -> Any:  # noqa: A002 (TensorFlow's name)
-    """Return the exponential of square matrices: a series, squared again and again."""
-    squarings, terms = 10, 12
-    scaled = ops.cast(input, "float64") / 2.0**squarings  # squaring doubles errors
-    power = total = ops.broadcast_to(
-        ops.eye(scaled.shape[-1], dtype="float64"), scaled.shape
-    )
-    for number in range(1, terms):
-        power = ops.matmul(power, scaled) / number
-        total = total + power
-    for _ in range(squarings):
-        total = ops.matmul(total, total)
-    return ops.cast(total, input.dtype)
+def squared_difference(x: Any, y: Any) -> Any:
+    """Return (x - y)²."""
+    return ops.square(ops.subtract(x, y))
+
+
+def multiply_no_nan(x: Any, y: Any) -> Any:
+    """Return x y, and 0 where y is 0, whatever x is."""
+    return ops.where(ops.equal(y, 0), ops.zeros_like(x), ops.multiply(x, y))
+
+
+def erfc(x: Any) -> Any:
+    """Return 1 - erf(x)."""
+    return ops.subtract(1.0, ops.erf(x))
+
+
+def xlogy(x: Any, y: Any) -> Any:
+    """Return x log(y), and 0 where x is 0, whatever y is."""
+    is_zero = ops.equal(x, 0)
+    safe = ops.where(is_zero, ops.ones_like(y), y)
+    return ops.where(is_zero, ops.zeros_like(y), ops.multiply(x, ops.log(safe)))
+
+
+def polyval(coeffs: Any, x: Any) -> Any:
+    """Return a polynomial, the highest power first, at x."""
+    total = ops.zeros_like(x)
+    for factor in coeffs:
+        total = total * x + factor
+    return total

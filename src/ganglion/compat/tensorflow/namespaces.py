@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from ganglion import ops, symbolic
 from ganglion.compat import aliases
 from ganglion.compat.tensorflow import complexes, draws, dtypes, names, texts
+from ganglion.compat.tensorflow.object_names import OBJECTS
 from ganglion.compat.tensorflow.objects import InvalidArgumentError
 from ganglion.compiler.ir.graph import ShapeError
 
@@ -98,8 +99,8 @@ def find(name: str) -> Any:
     try:
         if name in table():
             return _function(name, table()[name])
-        if name in names.OBJECTS:
-            return _object(names.OBJECTS[name])
+        if name in OBJECTS:
+            return _object(OBJECTS[name])
     except AttributeError as error:
         raise AttributeError(f"tensorflow.{name}: {error}") from None
     if name in ("keras", "python.keras", "compat.v1.keras"):
@@ -184,7 +185,7 @@ def _renamed(
 @cache
 def _modules() -> frozenset[str]:
     modules = {"keras", "python", "dtypes", "version", *names.KERAS_MODULES}
-    for name in (*table(), *names.OBJECTS):
+    for name in (*table(), *OBJECTS):
         while name := name.rpartition(".")[0]:
             modules.add(name)
     return frozenset(modules)
@@ -204,7 +205,7 @@ def explain(name: str) -> str:
         (why for start, why in names.REASONS.items() if name.startswith(start)),
         names.ANYTHING_ELSE,
     )
-    known = [*table(), *names.OBJECTS]
+    known = [*table(), *OBJECTS]
     similar = difflib.get_close_matches(name, known, n=2, cutoff=0.8)
     meant = " or ".join(f"tf.{other}" for other in similar)
     return f"tensorflow.{name}: {reason}" + (f" Did you mean {meant}?" if meant else "")
@@ -228,7 +229,7 @@ class Namespace(ModuleType):
 
     def __dir__(self) -> list[str]:
         start = f"{self._prefix}." if self._prefix else ""
-        known = [*table(), *names.OBJECTS, *_modules()]
+        known = [*table(), *OBJECTS, *_modules()]
         inside = {name.removeprefix(start) for name in known if name.startswith(start)}
         return sorted(name for name in inside if "." not in name)
 

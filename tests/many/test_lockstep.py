@@ -8,6 +8,7 @@ from cuda_checks import play_gpu
 import ganglion as keras
 from ganglion import layers, many
 from ganglion.compiler.cuda import code
+from ganglion.compiler.cuda.memory import Memory
 from ganglion.many import lockstep
 from ganglion.training import sharing
 from ganglion.training.step import StepCache
@@ -176,3 +177,93 @@ def test_a_group_that_shares_what_it_trains_is_refused():
 
     with pytest.raises(ValueError, match="part/kernel"):
         many.fit_many(shares, [{}, {}], X, X[:, :3], **ARGUMENTS, verbose=0)
+
+
+def test_epochs_run_at_once_have_the_bits_of_each_alone(monkeypatch):
+    """Also where a model stops among them: those are run again."""
+    monkeypatch.setattr(lockstep, "_SECONDS_AT_ONCE", 1e9)
+    run, sizes = lockstep.Group._epochs, []
+
+    def noted(self, passes, most, running):
+        done = run(self, passes, most, running)
+        sizes.append((most, done))
+        return done
+
+    monkeypatch.setattr(lockstep.Group, "_epochs", noted)
+
+    def regressor(rate):
+        model = keras.Sequential([keras.Input((6,)), layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(rate), "mse", metrics=["mae"])
+        return model
+
+    settings = [{"rate": 0.1, "seed": 0}, {"rate": 7e4, "seed": 1}]
+    arguments = {"batch_size": 20, "epochs": 8, "verbose": 0, "validation_split": 0.5}
+    together = many.fit_many(regressor, settings, X, X[:, 0], **arguments)
+    ended = len(together[1].history.epoch)
+    assert 1 < ended < 8  # among several
+    assert (4, 1) in sizes
+    assert (2, 2) in sizes
+    for member, setting in zip(together, settings, strict=True):
+        (alone,) = many.fit_many(regressor, [setting], X, X[:, 0], **arguments)
+        np.testing.assert_equal(member.history.history, alone.history.history)
+        for ours, theirs in zip(
+            member.model.get_weights(), alone.model.get_weights(), strict=True
+        ):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_no_room_for_a_copy_means_one_epoch_at_a_time(monkeypatch):
+    monkeypatch.setattr(lockstep, "_SECONDS_AT_ONCE", 1e9)
+    expected = many.fit_many(build, SETTINGS, X, Y, verbose=0, **ARGUMENTS)
+    allocate = Memory.allocate
+
+    def crowded(self, nbytes, purpose, remedy=""):
+        if purpose.startswith("a copy"):
+            raise MemoryError("no room")
+        return allocate(self, nbytes, purpose, remedy)
+
+    monkeypatch.setattr(Memory, "allocate", crowded)
+    trained = many.fit_many(build, SETTINGS, X, Y, verbose=0, **ARGUMENTS)
+    for one, other in zip(trained, expected, strict=True):
+        assert one.history.history == other.history.history
+
+
+def test_metrics_with_many_sums_start_anew_every_epoch():
+    def classifier(rate):
+        model = keras.Sequential([keras.Input((6,)), layers.Dense(1)])
+        area = keras.metrics.AUC(num_thresholds=50, from_logits=True)
+        loss = keras.losses.BinaryCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.SGD(rate), loss, metrics=[area])
+        return model
+
+    settings = [{"rate": 0.1, "seed": 0}, {"rate": 0.5, "seed": 1}]
+    arguments = {"batch_size": 20, "epochs": 3, "verbose": 0}
+    labels = (X[:, 0] > 0).astype("float32")
+    together = many.fit_many(classifier, settings, X, labels, **arguments)
+    for member, setting in zip(together, settings, strict=True):
+        (alone,) = many.fit_many(classifier, [setting], X, labels, **arguments)
+        assert member.history.history == alone.history.history
+
+
+def test_models_are_read_once_and_again_after_compile(monkeypatch):
+    """A model of another structure begins by its own `fit`."""
+    begun = []
+    fit = keras.Model.fit
+
+    def noted(self, *args, **kwargs):
+        begun.append(self)
+        return fit(self, *args, **kwargs)
+
+    monkeypatch.setattr(keras.Model, "fit", noted)
+    sizes = groups_of(monkeypatch)
+    models = [build(0.1), build(0.02), build(0.1, units=4), build(0.3)]
+    arguments = {"batch_size": 20, "verbose": 0}
+    many.fit_many(models, None, X, Y, **arguments)
+    assert sizes == [3]
+    assert begun == [models[0], models[2], models[3], models[2]]
+    models[1].layers[0].trainable = False
+    models[1].compile("adam", "sparse_categorical_crossentropy")
+    before = models[1].layers[0].get_weights()[0]
+    many.fit_many(models, None, X, Y, **arguments)
+    assert sizes == [3, 2]
+    np.testing.assert_array_equal(models[1].layers[0].get_weights()[0], before)

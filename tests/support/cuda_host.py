@@ -181,6 +181,9 @@ class HostDriver:
     def download(self, array: np.ndarray, address: int) -> None:
         ctypes.memmove(array.ctypes.data, address, array.nbytes)
 
+    def copy(self, address: int, from_address: int, nbytes: int) -> None:
+        ctypes.memmove(address, from_address, nbytes)
+
     def upload_rows(self, address: int, rows: np.ndarray, stride: int) -> None:
         for number, row in enumerate(rows):
             ctypes.memmove(address + number * stride, row.ctypes.data, row.nbytes)

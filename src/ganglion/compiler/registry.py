@@ -118,9 +118,14 @@ def compile_models(program: Program, models: int) -> ModelsProgram | None:
     return _cuda().compile_models(program, models)
 
 
-def model_rows(first: Sequence[np.ndarray], models: int) -> ModelRows:
-    """Return memory on the GPU for the arrays of some models."""
-    return _cuda().model_rows(first, models)
+def model_rows(
+    first: Sequence[np.ndarray], models: int, leading: Sequence[int] = ()
+) -> ModelRows:
+    """Return memory on the GPU for the arrays of some models.
+
+    The `leading` ones are given by their numbers, and set before each epoch.
+    """
+    return _cuda().model_rows(first, models, leading)
 
 
 def _cuda() -> Any:

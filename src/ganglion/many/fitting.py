@@ -289,16 +289,22 @@ class Fitting:
                 self._prebuilt[plan.index] = self._built(plan)
         prepared: list[tuple[ModelPlan, Any, Watch, Planned]] = []
         others: list[ModelPlan] = []
+        like: Planned | None = None  # the last one that began with everyone's arguments
         with uncollected:  # everything allocated here is kept
             for plan in self._plans:
                 model, watch = self._prebuilt[plan.index], Watch(self._progress)
                 is_done = self._saved is not None and self._saved.has(plan)
+                training = None
                 with noted(str(plan)):
-                    training = None if is_done else self._prepared(plan, model, watch)
+                    if not is_done and like is not None and plan.has_data_of_all:
+                        training = like.of_equal(model, [watch])
+                    if not is_done and training is None:
+                        training = self._prepared(plan, model, watch)
                 if training is None:
                     others.append(plan)
-                else:
-                    prepared.append((plan, model, watch, training))
+                    continue
+                like = training if plan.has_data_of_all else like
+                prepared.append((plan, model, watch, training))
         groups: dict[Any, list[tuple[ModelPlan, Any, Watch, Planned]]] = {}
         for entry in prepared:
             groups.setdefault(entry[3].key, []).append(entry)

@@ -1,26 +1,33 @@
 """Models of equal structure that a GPU trains in lockstep.
 
 Every launch has an axis of models, see `compiler/cuda/model_states.py`. Between epochs
-only small arrays come to the host: the sums of metrics, and the position of each model
-in the data. Each model ends with the same bits as if it were trained alone.
+only small arrays move: the sums of metrics, and the position of each model in the data;
+the host looks at them after several epochs. Each model ends with the same bits as if it
+were trained alone.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ganglion import keras2
+from ganglion.callbacks import CallbackList
 from ganglion.compiler import registry
 from ganglion.training.data_adapters import Table
 from ganglion.training.fit_loop import FitLoop, Interrupt, Supervisor, supervised
 from ganglion.training.run_ahead import RunAhead, logs_of, means_of, sums_of
 from ganglion.training.sharing import SharedVariableError
 from ganglion.training.structure import Structure
-from ganglion.training.tracing import Step
+from ganglion.training.tracing import Step, uncollected
 from ganglion.variables import Variable
+
+if TYPE_CHECKING:
+    from ganglion.compiler.cuda.model_states import Passes
 
 
 @dataclass(frozen=True)
@@ -31,25 +38,64 @@ class Planned:
     first: int  # epoch
     epochs: int
     structure: Structure
+    key: tuple[Any, ...]  # equal for trainings that may share a group
 
     @classmethod
     def of(cls, loop: FitLoop, first: int, epochs: int) -> Planned | None:
         """Return a training that may join a group, None if it must run alone."""
-        state = loop.model.training_state
-        begins = not int(state.position.array) and not state.was_loaded
-        if first or not begins or not RunAhead.is_possible(loop):
+        if first or not _begins(loop.model) or not RunAhead.is_possible(loop):
             return None
         assert isinstance(loop.source, Table)
         structure = loop.cache.training_structure(loop.source, loop.size, loop.shuffle)
-        return None if structure is None else cls(loop, first, epochs, structure)
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """Equal for trainings that may share a group."""
-        loop = self.loop
+        if structure is None:
+            return None
         tables = [_address(loop.source), _address(loop.validation.source)]
-        sizes = (loop.size, loop.validation.size, loop.shuffle, self.epochs)
-        return (self.structure.key, *tables, *sizes)
+        sizes = (loop.size, loop.validation.size, loop.shuffle, epochs)
+        return cls(loop, first, epochs, structure, (structure.key, *tables, *sizes))
+
+    def of_equal(self, model: Any, callbacks: list[Any]) -> Planned | None:
+        """Return the training of another model by the same arguments of `fit`.
+
+        None if the model has another structure, or may: its `fit` must begin it. For
+        models of equal structure, `fit` would find the same about the same data.
+        """
+        loop = self.loop
+        assert isinstance(loop.source, Table)
+        if _goes_by_names(loop) or not model.built or not _begins(model):
+            return None
+        cache = model._step_cache
+        cache.lock.refuse_training("fit")
+        structure = cache.training_structure(loop.source, loop.size, loop.shuffle)
+        if structure is None or structure.key != self.structure.key:
+            return None
+        called = CallbackList(
+            callbacks, add_history=True, model=model, **(loop.callbacks.params or {})
+        )
+        held_out = loop.validation.source
+        if isinstance(held_out, Table):
+            called.set_validation_data(held_out.as_keras2_list())
+        validation = replace(loop.validation, evaluate=model.evaluate_source)
+        own = replace(
+            loop, model=model, cache=cache, callbacks=called, validation=validation
+        )
+        return replace(self, loop=own, structure=structure)
+
+
+def _begins(model: Any) -> bool:
+    """Return whether a model is not in the middle of an epoch, or of a loaded run."""
+    state = model.training_state
+    return not int(state.position.array) and not state.was_loaded
+
+
+def _goes_by_names(loop: FitLoop) -> bool:
+    """Return whether names tell which data is for which input or output."""
+    tables = (loop.source, loop.validation.source)
+    return keras2.is_own or any(
+        isinstance(part, dict)
+        for table in tables
+        if isinstance(table, Table)
+        for part in table.names
+    )
 
 
 def _address(table: Any) -> tuple[Any, ...]:
@@ -70,6 +116,11 @@ class _Run:
     data: dict[str, np.ndarray]
     numbers: dict[str, int]  # of the arrays of its state
     steps: int
+
+
+_OWN = ("position", "order")  # variables of evaluation
+# Epochs that run before the host looks at any of them: Ctrl-C waits for their end.
+_MOST_AT_ONCE, _SECONDS_AT_ONCE = 32, 0.1
 
 
 class Group:
@@ -151,7 +202,9 @@ class Group:
     def _numbers_of(self, step: Step, kind: str) -> dict[str, int]:
         """Return the number of each array of a step's state."""
         training = self._lead.loop.model.training_state
-        cursor = {id(training.position): "position", id(training.order): "order"}
+        cursor = dict(
+            zip((id(training.position), id(training.order)), _OWN, strict=True)
+        )
         numbers = {}
         for name, variable in step.variables.items():
             is_cursor = kind == "test" and id(variable) in cursor
@@ -172,7 +225,9 @@ class Group:
     def _open(self) -> None:
         """Bring the variables of all models to the device."""
         arrays = [v if isinstance(v, np.ndarray) else v.array for v in self._variables]
-        self._rows = registry.model_rows(arrays, self._count)
+        of_tests = [self._numbers[name] for name in _OWN if name in self._numbers]
+        leading = [*self._cursor[:2], *of_tests, *self._sums.values()]
+        self._rows = registry.model_rows(arrays, self._count, leading)
         self._views = [self._rows.array(number) for number in range(len(arrays))]
         self._own: list[tuple[np.ndarray, list[np.ndarray]]] = []  # rows, and whose
         for rows, array, position in zip(
@@ -200,45 +255,74 @@ class Group:
     def _train(
         self, passes: dict[str, list[_Run]], count: Callable[[int], None]
     ) -> None:
-        position, order, bad_step = (self._views[number] for number in self._cursor)
         running = np.ones(self._count, bool)
         self._sums_after: dict[str, list[list[np.ndarray]]] = {k: [] for k in passes}
-        for epoch in range(self._lead.first, self._lead.epochs):
-            position[...] = 0
-            self._pass("train", passes["train"])
-            order[:, 1] += 1
-            position[...] = 0
-            if "test" in passes:
-                if "position" in self._numbers:  # not if it is one batch
-                    self._views[self._numbers["position"]][...] = 0
-                self._pass("test", passes["test"])
-            count(int(running.sum()))
-            ended = running & (bad_step > 0)
-            is_last = epoch + 1 == self._lead.epochs
-            if is_last or ended.any():
+        epoch, last, at_once = self._lead.first, self._lead.epochs, 1
+        while epoch < last and running.any():
+            started = time.perf_counter()
+            epochs = self._epochs(passes, min(at_once, last - epoch), running)
+            is_short = 2 * (time.perf_counter() - started) < _SECONDS_AT_ONCE
+            at_once = min(2 * epochs, _MOST_AT_ONCE) if is_short else epochs
+            epoch += epochs
+            count(epochs * int(running.sum()))
+            ended = running & (self._views[self._cursor[2]] > 0)
+            if epoch == last or ended.any():
                 self._rows.upload(small=True)
                 self._rows.download()
-                leaving = np.flatnonzero(running if is_last else ended).tolist()
-                histories = self._histories(leaving)
-                self._close(leaving)
-                for which, history in zip(leaving, histories, strict=True):
-                    self._end(which, epoch, history)
+                leaving = np.flatnonzero(running if epoch == last else ended)
+                with uncollected:  # everything allocated here is kept
+                    self._finish(leaving.tolist(), epoch - 1)
                 running &= ~ended
             self._interrupt.check()
-            if not running.any():
-                break
 
-    def _pass(self, kind: str, runs: Sequence[_Run]) -> None:
-        """Take all models through some data; keep the sums of their metrics."""
-        for number, start in self._starts.items():
-            self._views[number][...] = start
-        self._rows.upload(small=True)
-        for run in runs:
-            state = self._rows.states(run.numbers)
-            run.program.run_models(run.data, state, run.steps)
+    def _epochs(
+        self, passes: dict[str, list[_Run]], most: int, running: np.ndarray
+    ) -> int:
+        """Take all models through some epochs at once; return how many.
+
+        A model that had a bad step ends with that epoch: it must not be trained further
+        before the host sees this. So what was run at once is then run again, one epoch
+        at a time.
+        """
+        epochs = most if most > 1 and self._rows.save() else 1
+        position, order, bad_step = (self._views[n] for n in self._cursor)
+        order_before = order.copy()
+        record = self._rows.passes(epochs * len(passes))
+        for number in range(epochs * len(passes)):
+            kind = list(passes)[number % len(passes)]
+            self._pass(record, number, passes[kind])
+            if kind == "train":
+                order[:, 1] += 1
+        order_after = order.copy()
         self._rows.download(small=True)
-        sums = [self._views[number].copy() for number in self._sums.values()]
-        self._sums_after[kind].append(sums)
+        position[...], order[...] = 0, order_after
+        if epochs > 1 and bool((running & (bad_step > 0)).any()):
+            self._rows.restore()
+            order[...] = order_before
+            return self._epochs(passes, 1, running)
+        for number in range(epochs * len(passes)):
+            sums = [record.array(number, n).copy() for n in self._sums.values()]
+            self._sums_after[list(passes)[number % len(passes)]].append(sums)
+        return epochs
+
+    def _finish(self, leaving: Sequence[int], epoch: int) -> None:
+        """Finish the training of some models, whose rows are downloaded."""
+        histories = self._histories(leaving)
+        self._close(leaving)
+        for which, history in zip(leaving, histories, strict=True):
+            self._end(which, epoch, history)
+
+    def _pass(self, record: Passes, number: int, runs: Sequence[_Run]) -> None:
+        """Let the device take all models through some data."""
+        self._views[self._cursor[0]][...] = 0
+        if "position" in self._numbers:  # not if evaluation is of one batch
+            self._views[self._numbers["position"]][...] = 0
+        for variable, start in self._starts.items():
+            self._views[variable][...] = start
+        record.begin(number)
+        for run in runs:
+            run.program.run_models(run.data, self._rows.states(run.numbers), run.steps)
+        record.end(number)
 
     # ---- metrics -------------------------------------------------------------------
 

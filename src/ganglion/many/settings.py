@@ -51,6 +51,12 @@ class ModelPlan:
     for_fit: dict[str, Any] = field(default_factory=dict)
     own: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def has_data_of_all(self) -> bool:
+        """Whether `fit` gets the data and the arguments of the whole set."""
+        of_data = ("rows", "validation_rows", "target")
+        return not self.for_fit and not any(name in self.own for name in of_data)
+
     def __str__(self) -> str:
         shown = {k: v for k, v in self.setting.items() if is_shown(k, v)}
         text = ", ".join(f"{name}={value!r}" for name, value in shown.items())

@@ -54,6 +54,7 @@ class StepCache:
         self._epochs_at_once: dict[Any, int] = {}
         self._structure: Structure | None = None
         self._is_read = False
+        self._read_for: tuple[Any, ...] | None = None  # since the last `compile`
 
     def share(self, steps: SharedSteps | None) -> None:
         """Use the steps of equal models from now on."""
@@ -76,7 +77,7 @@ class StepCache:
             self._epochs_at_once.clear()
             self.buckets.clear()
             self.predictions.clear()
-            self._is_read = False
+            self._is_read, self._read_for = False, None
 
     def step(self, kind: str, table: Table, signature: Signature) -> Compiled:
         """Return the compiled step of a kind for data of this signature."""
@@ -133,12 +134,24 @@ class StepCache:
     def training_structure(
         self, table: Table, size: int, shuffle: bool
     ) -> Structure | None:
-        """Return the structure of a model ready to train, None if it has none."""
-        if self._model.run_eagerly or is_own(self._model, "train"):
+        """Return the structure of a model ready to train, None if it has none.
+
+        As for the steps of `fit`, what changes without `compile` is not noticed.
+        """
+        model = self._model
+        if model.run_eagerly or is_own(model, "train"):
             return None
         signature = table.signature(min(size, table.rows), table.rows, shuffle)
+        schedule = getattr(model.optimizer, "_learning_rate", None)
+        read_for = (signature, repr(table.names), model.optimizer, schedule)
         with self.lock:
-            return self._read_structure("train", table, signature)
+            if not _are_same(read_for, self._read_for):
+                self._read_structure("train", table, signature)
+                # Which may have replaced the optimizer.
+                read_for = (*read_for[:2], model.optimizer, schedule)
+                self._read_for = read_for if self._structure is not None else None
+            self._is_read = True
+            return self._structure
 
     def _read_structure(
         self, kind: str, table: Table, signature: Signature
@@ -330,6 +343,14 @@ class StepCache:
     def return_cursor(self, cursor: Cursor) -> None:
         """Keep a cursor for the next run: a GPU records launches by addresses."""
         self._cursors.append(cursor)
+
+
+def _are_same(first: tuple[Any, ...], second: tuple[Any, ...] | None) -> bool:
+    """Return whether a structure was read for the same data, optimizer and schedule."""
+    if second is None:
+        return False
+    are_one = all(a is b for a, b in zip(first[2:], second[2:], strict=True))
+    return are_one and first[:2] == second[:2]
 
 
 def _used_by(

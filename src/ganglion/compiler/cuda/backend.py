@@ -59,9 +59,11 @@ def compile_models(program: Program, models: int) -> CompiledProgram | None:
     return CompiledProgram(program, on, models, LoadedCode.cached(program, on, models))
 
 
-def model_rows(first: Sequence[np.ndarray], models: int) -> ModelRows:
+def model_rows(
+    first: Sequence[np.ndarray], models: int, leading: Sequence[int] = ()
+) -> ModelRows:
     """Return memory for arrays of many models."""
-    return ModelRows(first, models, memory())
+    return ModelRows(first, models, memory(), leading)
 
 
 @contextmanager

@@ -79,6 +79,9 @@ class Driver(Protocol):
     def download(self, array: np.ndarray, address: int) -> None:
         """Start copying from the device into an array, complete after `wait`."""
 
+    def copy(self, address: int, from_address: int, nbytes: int) -> None:
+        """Start copying from memory of the device to other memory of it."""
+
     def upload_rows(self, address: int, rows: np.ndarray, stride: int) -> None:
         """Copy rows of bytes to addresses on the device that are a stride apart."""
 
@@ -337,6 +340,10 @@ class CudaDriver:
             self._check(
                 self._cu.cuMemcpyDtoHAsync(pointer, address, array.nbytes, self._stream)
             )
+
+    def copy(self, address: int, from_address: int, nbytes: int) -> None:
+        copy = self._cu.cuMemcpyDtoDAsync
+        self._check(copy(address, from_address, nbytes, self._stream))
 
     def upload_rows(self, address: int, rows: np.ndarray, stride: int) -> None:
         self._copy_rows(address, rows, stride, upload=True)

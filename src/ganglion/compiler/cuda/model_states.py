@@ -1,12 +1,13 @@
 """The variables of many models on a GPU: each model has a row of memory.
 
-A model's variables lie a fixed stride behind those of the model before. Small arrays,
-such as sums of metrics and cursors, come first in a row, so that a single strided copy
-transfers those of all models.
+A model's variables lie a fixed stride behind those of the model before. Those that are
+set before each epoch come first in a row, then other small ones such as counters, so
+that a single strided copy transfers those of all models.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -34,22 +35,38 @@ class ModelStates:
 
 
 class ModelRows:
-    """A row of memory for each model, on the device and on the host."""
+    """A row of memory for each model, on the device and on the host.
 
-    def __init__(self, first: Sequence[np.ndarray], models: int, on: Memory) -> None:
+    Args:
+        first: The variables of the first model.
+        models: How many models there are.
+        on: The memory of a device.
+        leading: The numbers of the variables that are set before each epoch.
+    """
+
+    def __init__(
+        self,
+        first: Sequence[np.ndarray],
+        models: int,
+        on: Memory,
+        leading: Sequence[int] = (),
+    ) -> None:
         self._memory, self.models = on, models
         self._offsets = [0] * len(first)
         self._kinds = [(array.shape, array.dtype) for array in first]
         end = 0
-        order = sorted(range(len(first)), key=lambda n: first[n].nbytes > SMALL)
-        self._small_bytes = 0
-        for number in order:
+        self._small_bytes = self._leading_bytes = 0
+        others = [number for number in range(len(first)) if number not in leading]
+        others.sort(key=lambda n: first[n].nbytes > SMALL)
+        for number in (*leading, *others):
             is_small = first[number].nbytes <= SMALL
             end = rounded(end, 16 if is_small else ALIGNMENT)
             self._offsets[number] = end
             end += first[number].nbytes
-            if is_small:
+            if is_small or number in leading:
                 self._small_bytes = rounded(end, 16)
+            if number in leading:
+                self._leading_bytes = self._small_bytes
         self.stride = rounded(max(end, 1), ALIGNMENT)
         with on.lock:
             on.driver.use()
@@ -58,23 +75,30 @@ class ModelRows:
             nbytes = self.stride * models
             self._address = on.allocate(nbytes, purpose, remedy)
             self._host = on.host_array(nbytes).reshape(models, self.stride)
+        self._saved: int | None = None  # the address of a copy of all rows
 
     def __del__(self) -> None:
         if hasattr(self, "_host"):
             address, nbytes = self._address, self.stride * self.models
             self._memory.discard(partial(self._memory.release, address, nbytes))
+            if self._saved is not None:
+                saved = self._saved
+                self._memory.discard(partial(self._memory.release, saved, nbytes))
             host = self._host.reshape(-1)
             self._memory.discard(partial(self._memory.release_host, host))
 
     def array(self, number: int) -> np.ndarray:
         """Return a variable of all models on the host: a view with a row for each."""
+        return self._view(number, self._host)
+
+    def _view(self, number: int, host: np.ndarray) -> np.ndarray:
         shape, dtype = self._kinds[number]
         return np.ndarray(
             (self.models, *shape),
             dtype,
-            self._host.reshape(-1),
+            host.reshape(-1),
             self._offsets[number],
-            (self.stride, *np.empty(shape, dtype).strides),
+            (host.shape[1], *np.empty(shape, dtype).strides),
         )
 
     def states(self, numbers: Mapping[str, int]) -> ModelStates:
@@ -96,3 +120,70 @@ class ModelRows:
             rows = self._host[:, : self._small_bytes] if small else self._host
             self._memory.driver.download_rows(rows, self._address, self.stride)
             self._memory.wait()
+
+    # ---- epochs that the host does not wait for ------------------------------------
+
+    def save(self) -> bool:
+        """Copy all rows on the device; return False if there is no room."""
+        nbytes = self.stride * self.models
+        with self._memory.lock:
+            self._memory.driver.use()
+            if self._saved is None:
+                purpose = f"a copy of the variables of {self.models} models"
+                try:
+                    self._saved = self._memory.allocate(nbytes, purpose, "models")
+                except MemoryError:
+                    return False
+            self._memory.driver.copy(self._saved, self._address, nbytes)
+        return True
+
+    def restore(self) -> None:
+        """Set all rows on the device to what was saved."""
+        assert self._saved is not None
+        with self._memory.lock:
+            self._memory.driver.use()
+            nbytes = self.stride * self.models
+            self._memory.driver.copy(self._address, self._saved, nbytes)
+
+    def passes(self, count: int) -> Passes:
+        """Return memory of the host for the leading variables in so many passes."""
+        return Passes(self, self._memory, count)
+
+
+class Passes:
+    """The leading variables of all models before and after passes through the data.
+
+    Each pass has memory of its own on the host, so that no copy waits for another.
+    """
+
+    def __init__(self, rows: ModelRows, on: Memory, count: int) -> None:
+        self._rows, self._memory = rows, on
+        shape = (2, count, rows.models, rows._leading_bytes)
+        with on.lock:
+            on.driver.use()
+            self._host = on.host_array(math.prod(shape))
+        self._before, self._after = self._host.reshape(shape)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_host"):
+            self._memory.discard(partial(self._memory.release_host, self._host))
+
+    def begin(self, number: int) -> None:
+        """Start copying what the host has of the leading variables to the device."""
+        rows, before = self._rows, self._before[number]
+        before[...] = rows._host[:, : rows._leading_bytes]
+        with self._memory.lock:
+            self._memory.driver.use()
+            self._memory.driver.upload_rows(rows._address, before, rows.stride)
+
+    def end(self, number: int) -> None:
+        """Start copying the leading variables from the device."""
+        rows = self._rows
+        with self._memory.lock:
+            self._memory.driver.use()
+            after = self._after[number]
+            self._memory.driver.download_rows(after, rows._address, rows.stride)
+
+    def array(self, number: int, variable: int) -> np.ndarray:
+        """Return a variable of all models as it was after a pass, once that is over."""
+        return self._rows._view(variable, self._after[number])

@@ -519,7 +519,7 @@ def current_scope() -> Scope | None:
     return _active.scopes[-1] if _active.scopes else None
 
 
-def paired(
+def zip_values(
     argument: str, variables: Sequence[Variable], values: Sequence[Any], owner: str
 ) -> list[tuple[Variable, Any]]:
     """Return variables with the values that an argument has for a `StatelessScope`."""

@@ -82,11 +82,11 @@ from ganglion.variables import (
     autocast_dtype,
     current_scope,
     deferring,
-    paired,
     read,
     snake_case,
     suspended,
     unique_name,
+    zip_values,
 )
 from ganglion.variables import autocast as autocasting
 
@@ -319,8 +319,8 @@ class Layer(OtherApis):
             )
         trained, fixed = self.trainable_variables, self.non_trainable_variables
         mapping = [
-            *paired("trainable_variables", trained, trainable_variables, self.name),
-            *paired(
+            *zip_values("trainable_variables", trained, trainable_variables, self.name),
+            *zip_values(
                 "non_trainable_variables", fixed, non_trainable_variables, self.name
             ),
         ]

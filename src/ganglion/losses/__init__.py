@@ -6,7 +6,7 @@ True
 
 from __future__ import annotations
 
-from ganglion.losses import class_numbers, functions
+from ganglion.losses import class_numbers, classification, regression
 from ganglion.losses.base import (
     Loss,
     LossFunctionWrapper,
@@ -16,7 +16,8 @@ from ganglion.losses.base import (
     serialize,
 )
 from ganglion.losses.class_numbers import *
-from ganglion.losses.functions import *
+from ganglion.losses.classification import *
+from ganglion.losses.regression import *
 
 __all__ = [
     "Loss",
@@ -26,4 +27,4 @@ __all__ = [
     "get",
     "serialize",
 ]
-__all__ += [*class_numbers.__all__, *functions.__all__]
+__all__ += [*class_numbers.__all__, *classification.__all__, *regression.__all__]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Callable
@@ -11,8 +12,10 @@ import numpy as np
 
 from ganglion import config, dtype_policies, ops, tree
 from ganglion.compiler.ir import origin
-from ganglion.compiler.ir.graph import ShapeError
+from ganglion.compiler.ir.graph import ShapeError, Value
 from ganglion.hyperparameters import as_input
+from ganglion.ops import op
+from ganglion.ops.dispatch import astype, floating
 from ganglion.serialization import (
     custom_object_scope,
     deserialize_keras_object,
@@ -250,6 +253,51 @@ class FunctionLoss(LossFunctionWrapper):
 
     def _set(self, scope: dict[str, Any]) -> None:
         LossFunctionWrapper.__init__(self, self._function, **passed(scope))
+
+
+def loss_function(*aliases: str, pairs: bool = True) -> Callable[[Any], Any]:
+    """Register a loss function that works on arrays, Keras tensors and in a trace.
+
+    It gets labels and predictions as pairs: of one float type and one shape.
+    """
+
+    def register(function: Any) -> Any:
+        @functools.wraps(function)
+        def compared(y_true: Any, y_pred: Any, *args: Any, **kwargs: Any) -> Any:
+            label, prediction = paired(function.__name__, y_true, y_pred)
+            return function(label, prediction, *args, **kwargs)
+
+        loss: Any = op(compared if pairs else function)
+        loss.aliases = aliases  # the metric's are the same
+        return export("keras.losses", *aliases)(loss)
+
+    return register
+
+
+def paired(name: str, y_true: Any, y_pred: Any) -> tuple[Value, Value]:
+    """Return labels and predictions of one float type and shape, or refuse them."""
+    prediction = floating(y_pred)
+    label, prediction = same_rank(astype(y_true, prediction.dtype), prediction)
+    if not label.shape:  # one number for all, as a target of a regularizer
+        label = ops.broadcast_to(label, prediction.shape)
+    if label.shape != prediction.shape:
+        raise ShapeError(
+            f"{name}: labels and predictions must have the same shape, got "
+            f"{label.shape} and {prediction.shape}. {_way_out(label, prediction)}"
+        )
+    return label, prediction
+
+
+def _way_out(label: Value, prediction: Value) -> str:
+    rows = prediction.shape[:-1]
+    if prediction.shape[-1:] != (1,) and label.shape in (rows, (*rows, 1)):
+        return (
+            "For class numbers use sparse_categorical_crossentropy, or turn them into "
+            "one-hot rows with keras.utils.to_categorical."
+        )
+    if label.size == prediction.size:
+        return f"Reshape the labels to {prediction.shape}."
+    return "Change the last layer (its units) or the labels, so that both are equal."
 
 
 def ignored_mask(y_true: Any, y_pred: Any, ignored: int, axis: int = -1) -> Any:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ganglion import ops
-from ganglion.losses.base import MEAN, FunctionLoss
-from ganglion.losses.functions import loss_function
+from ganglion.losses.base import MEAN, FunctionLoss, loss_function
 from ganglion.ops.dispatch import floating
 from ganglion.variables import read
 

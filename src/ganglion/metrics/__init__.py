@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganglion.losses.functions import (
+from ganglion.losses import (
     BCE,
     KLD,
     MAE,

@@ -35,9 +35,9 @@ from ganglion.variables import (
     StatelessScope,
     Variable,
     current_scope,
-    paired,
     snake_case,
     unique_name,
+    zip_values,
 )
 
 
@@ -160,7 +160,7 @@ class Metric:
 
     def _with_values(self, values: Sequence[Any]) -> StatelessScope:
         return StatelessScope(
-            paired("metric_variables", self.variables, values, self.name)
+            zip_values("metric_variables", self.variables, values, self.name)
         )
 
     def _check_init(self) -> None:

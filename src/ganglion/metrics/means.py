@@ -7,23 +7,24 @@ from typing import Any
 
 from ganglion import config, ops
 from ganglion.compiler.ir.graph import ShapeError, Value
-from ganglion.losses.base import same_rank, to_array
-from ganglion.losses.functions import (
+from ganglion.losses.base import paired, same_rank, to_array
+from ganglion.losses.classification import (
     binary_crossentropy,
     categorical_crossentropy,
     categorical_hinge,
-    cosine,
     hinge,
     kl_divergence,
+    poisson,
+    sparse_categorical_crossentropy,
+    squared_hinge,
+)
+from ganglion.losses.regression import (
+    cosine,
     log_cosh,
     mean_absolute_error,
     mean_absolute_percentage_error,
     mean_squared_error,
     mean_squared_logarithmic_error,
-    paired,
-    poisson,
-    sparse_categorical_crossentropy,
-    squared_hinge,
 )
 from ganglion.metrics.base import FunctionMetric, Mean, registered
 from ganglion.ops import op

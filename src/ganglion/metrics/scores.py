@@ -6,8 +6,7 @@ import warnings
 from typing import Any
 
 from ganglion import config, ops
-from ganglion.losses.base import fitted_weights, to_array
-from ganglion.losses.functions import paired
+from ganglion.losses.base import fitted_weights, paired, to_array
 from ganglion.metrics.base import Configured, registered
 from ganglion.ops import op
 from ganglion.ops.dispatch import astype

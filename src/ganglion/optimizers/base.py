@@ -43,9 +43,9 @@ from ganglion.variables import (
     StatelessScope,
     Variable,
     current_scope,
-    paired,
     snake_case,
     unique_name,
+    zip_values,
 )
 
 F = TypeVar("F", bound=Callable[..., None])
@@ -478,8 +478,8 @@ class Optimizer(GraphUpdates):
             )
         own, trained = self.variables, self._trainable_variables
         mapping = [
-            *paired("trainable_variables", trained, trainable_variables, self.name),
-            *paired("optimizer_variables", own, optimizer_variables, self.name),
+            *zip_values("trainable_variables", trained, trainable_variables, self.name),
+            *zip_values("optimizer_variables", own, optimizer_variables, self.name),
         ]
         with StatelessScope(mapping) as scope:
             self.apply(grads)

@@ -17,7 +17,7 @@ from ganglion.training.state import Logs, default
 from ganglion.training.streams import unpack
 from ganglion.training.tracing import loss_of
 from ganglion.training.trainer import Trainer
-from ganglion.variables import StatelessScope, paired
+from ganglion.variables import StatelessScope, zip_values
 
 
 class StepMethods(Trainer):
@@ -101,11 +101,11 @@ class StepMethods(Trainer):
         trained, fixed = self.trainable_variables, self.non_trainable_variables
         sums = self.metrics_variables
         mapping = [
-            *paired("trainable_variables", trained, trainable_variables, self.name),
-            *paired(
+            *zip_values("trainable_variables", trained, trainable_variables, self.name),
+            *zip_values(
                 "non_trainable_variables", fixed, non_trainable_variables, self.name
             ),
-            *paired("metrics_variables", sums, metrics_variables, self.name),
+            *zip_values("metrics_variables", sums, metrics_variables, self.name),
         ]
         with StatelessScope(mapping) as scope:
             loss = self._compute_loss(x, y, y_pred, sample_weight, training)

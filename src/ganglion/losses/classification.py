@@ -1,229 +1,33 @@
-"""The losses: each a function of labels and predictions, and a class that wraps it.
+"""Losses of classes: cross-entropies, divergences, margins and overlaps.
 
-A function returns one loss per sample. Label smoothing touches the labels only: the
-predictions reach the ops as they are, and the cross-entropies take what a softmax or
-sigmoid returned back to its logits.
+A function returns one loss per sample; the class below it wraps the function. Label
+smoothing touches the labels only: the predictions reach the ops as they are, and the
+cross-entropies take what a softmax or sigmoid returned back to its logits.
 """
 
 from __future__ import annotations
 
-import functools
-import math
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ganglion import config, ops
 from ganglion.compiler.ir.graph import ShapeError, Value
-from ganglion.losses.base import MEAN, FunctionLoss, ignored_mask, same_rank
-from ganglion.ops import op
-from ganglion.ops.dispatch import astype, floating
-from ganglion.serialization import export
+from ganglion.losses.base import MEAN, FunctionLoss, ignored_mask, loss_function
+from ganglion.ops.dispatch import floating
 from ganglion.variables import read
 
 __all__ = [
-    "BCE", "KLD", "MAE", "MAPE", "MSE", "MSLE", "BinaryCrossentropy",
-    "BinaryFocalCrossentropy", "CategoricalCrossentropy",
-    "CategoricalFocalCrossentropy", "CategoricalHinge", "CosineSimilarity", "Dice",
-    "Hinge", "Huber", "KLDivergence", "LogCosh", "MeanAbsoluteError",
-    "MeanAbsolutePercentageError", "MeanSquaredError", "MeanSquaredLogarithmicError",
-    "Poisson", "SparseCategoricalCrossentropy", "SquaredHinge", "Tversky", "bce",
-    "binary_crossentropy", "binary_focal_crossentropy", "categorical_crossentropy",
-    "categorical_focal_crossentropy", "categorical_hinge", "cosine_proximity",
-    "cosine_similarity", "dice", "hinge", "huber", "kl_divergence", "kld",
-    "kullback_leibler_divergence", "log_cosh", "logcosh", "mae", "mape",
-    "mean_absolute_error", "mean_absolute_percentage_error", "mean_squared_error",
-    "mean_squared_logarithmic_error", "mse", "msle", "poisson",
+    "BCE", "KLD", "BinaryCrossentropy", "BinaryFocalCrossentropy",
+    "CategoricalCrossentropy", "CategoricalFocalCrossentropy", "CategoricalHinge",
+    "Dice", "Hinge", "KLDivergence", "Poisson", "SparseCategoricalCrossentropy",
+    "SquaredHinge", "Tversky", "bce", "binary_crossentropy",
+    "binary_focal_crossentropy", "categorical_crossentropy",
+    "categorical_focal_crossentropy", "categorical_hinge", "dice", "hinge",
+    "kl_divergence", "kld", "kullback_leibler_divergence", "poisson",
     "sparse_categorical_crossentropy", "squared_hinge", "tversky",
 ]  # fmt: skip
-
-
-def loss_function(*aliases: str, pairs: bool = True) -> Callable[[Any], Any]:
-    """Register a loss function that works on arrays, Keras tensors and in a trace.
-
-    It gets labels and predictions as pairs: of one float type and one shape.
-    """
-
-    def register(function: Any) -> Any:
-        @functools.wraps(function)
-        def compared(y_true: Any, y_pred: Any, *args: Any, **kwargs: Any) -> Any:
-            label, prediction = paired(function.__name__, y_true, y_pred)
-            return function(label, prediction, *args, **kwargs)
-
-        loss: Any = op(compared if pairs else function)
-        loss.aliases = aliases  # the metric's are the same
-        return export("keras.losses", *aliases)(loss)
-
-    return register
-
-
-def paired(name: str, y_true: Any, y_pred: Any) -> tuple[Value, Value]:
-    """Return labels and predictions of one float type and shape, or refuse them."""
-    prediction = floating(y_pred)
-    label, prediction = same_rank(astype(y_true, prediction.dtype), prediction)
-    if not label.shape:  # one number for all, as a target of a regularizer
-        label = ops.broadcast_to(label, prediction.shape)
-    if label.shape != prediction.shape:
-        raise ShapeError(
-            f"{name}: labels and predictions must have the same shape, got "
-            f"{label.shape} and {prediction.shape}. {_way_out(label, prediction)}"
-        )
-    return label, prediction
-
-
-def _way_out(label: Value, prediction: Value) -> str:
-    rows = prediction.shape[:-1]
-    if prediction.shape[-1:] != (1,) and label.shape in (rows, (*rows, 1)):
-        return (
-            "For class numbers use sparse_categorical_crossentropy, or turn them into "
-            "one-hot rows with keras.utils.to_categorical."
-        )
-    if label.size == prediction.size:
-        return f"Reshape the labels to {prediction.shape}."
-    return "Change the last layer (its units) or the labels, so that both are equal."
-
-
-@loss_function("mse", "MSE")
-def mean_squared_error(y_true: Any, y_pred: Any) -> Any:
-    """Return the mean of (y_true - y_pred)² over the last axis.
-
-    >>> float(mean_squared_error([[0.0, 2.0]], [[0.0, 0.0]])[0])
-    2.0
-    """
-    return ops.mean(ops.square(y_true - y_pred), axis=-1)
-
-
-class MeanSquaredError(FunctionLoss, fn=mean_squared_error):
-    """The mean of (y_true - y_pred)².
-
-    >>> round(float(MeanSquaredError()([[0.0], [0.0]], [[1.0], [3.0]])), 3)
-    5.0
-    """
-
-
-@loss_function("mae", "MAE")
-def mean_absolute_error(y_true: Any, y_pred: Any) -> Any:
-    """Return the mean of |y_true - y_pred| over the last axis."""
-    return ops.mean(ops.absolute(y_true - y_pred), axis=-1)
-
-
-class MeanAbsoluteError(FunctionLoss, fn=mean_absolute_error):
-    """The mean of |y_true - y_pred|.
-
-    >>> round(float(MeanAbsoluteError()([[0.0], [0.0]], [[1.0], [3.0]])), 3)
-    2.0
-    """
-
-
-@loss_function("mape", "MAPE")
-def mean_absolute_percentage_error(y_true: Any, y_pred: Any) -> Any:
-    """Return the mean error over the last axis as a percentage of the label."""
-    size = ops.maximum(ops.absolute(y_true), config.epsilon())
-    return 100.0 * ops.mean(ops.absolute((y_true - y_pred) / size), axis=-1)
-
-
-class MeanAbsolutePercentageError(FunctionLoss, fn=mean_absolute_percentage_error):
-    """The mean error as a percentage of the label.
-
-    >>> round(float(MeanAbsolutePercentageError()([[2.0], [4.0]], [[1.0], [3.0]])), 3)
-    37.5
-    """
-
-
-@loss_function("msle", "MSLE")
-def mean_squared_logarithmic_error(y_true: Any, y_pred: Any) -> Any:
-    """Return the mean of (log(1 + y_true) - log(1 + y_pred))² over the last axis."""
-    predicted, expected = (
-        ops.log(ops.maximum(x, config.epsilon()) + 1.0) for x in (y_pred, y_true)
-    )
-    return ops.mean(ops.square(predicted - expected), axis=-1)
-
-
-class MeanSquaredLogarithmicError(FunctionLoss, fn=mean_squared_logarithmic_error):
-    """The mean squared error of log(1 + x).
-
-    >>> round(float(MeanSquaredLogarithmicError()([[0.0], [0.0]], [[1.0], [3.0]])), 3)
-    1.201
-    """
-
-
-def cosine(y_true: Any, y_pred: Any, axis: int = -1) -> Any:
-    """Return the cosine of the angle between labels and predictions."""
-    label, prediction = paired("cosine_similarity", y_true, y_pred)
-    return ops.sum(_unit(label, axis) * _unit(prediction, axis), axis=axis)
-
-
-def _unit(x: Value, axis: int) -> Value:
-    # The limit is under the root, so that a row of zeros has gradient 0 and not NaN.
-    length = ops.sum(ops.square(x), axis=axis, keepdims=True)
-    return x * ops.rsqrt(ops.maximum(length, config.epsilon() ** 2))
-
-
-@loss_function("cosine_proximity")
-def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1) -> Any:
-    """Return minus the cosine of the angle: -1 where the directions agree."""
-    return ops.negative(cosine(y_true, y_pred, axis=axis))
-
-
-class CosineSimilarity(FunctionLoss, fn=cosine_similarity):
-    """Minus the cosine of the angle between labels and predictions.
-
-    >>> round(float(CosineSimilarity()([[0.0, 1.0]], [[1.0, 1.0]])), 3)
-    -0.707
-    """
-
-    def __init__(
-        self,
-        axis: int = -1,
-        reduction: str | None = MEAN,
-        name: str | None = "cosine_similarity",
-        dtype: Any = None,
-    ) -> None:
-        self._set(locals())
-
-
-@loss_function()
-def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> Any:
-    """Return half the squared error up to delta, a straight line beyond."""
-    error = y_pred - y_true
-    size = ops.absolute(error)
-    line = delta * size - 0.5 * delta * delta
-    is_small = ops.less_equal(size, delta)
-    return ops.mean(ops.where(is_small, 0.5 * ops.square(error), line), axis=-1)
-
-
-class Huber(FunctionLoss, fn=huber):
-    """Squared near zero, straight beyond delta.
-
-    >>> round(float(Huber()([[0.0], [0.0]], [[0.5], [3.0]])), 3)
-    1.312
-    """
-
-    def __init__(
-        self,
-        delta: float = 1.0,
-        reduction: str | None = MEAN,
-        name: str | None = "huber_loss",
-        dtype: Any = None,
-    ) -> None:
-        self._set(locals())
-
-
-@loss_function("logcosh")
-def log_cosh(y_true: Any, y_pred: Any) -> Any:
-    """Return the mean of log(cosh(y_pred - y_true)) over the last axis."""
-    error = y_pred - y_true
-    return ops.mean(error + ops.softplus(error * -2.0) - math.log(2.0), axis=-1)
-
-
-class LogCosh(FunctionLoss, fn=log_cosh):
-    """The logarithm of the hyperbolic cosine of the error.
-
-    >>> round(float(LogCosh()([[0.0], [0.0]], [[0.5], [3.0]])), 3)
-    1.215
-    """
 
 
 def _signs(label: Value) -> Value:
@@ -595,11 +399,6 @@ class SparseCategoricalCrossentropy(FunctionLoss, fn=sparse_categorical_crossent
 # Labels reach this function as they are: an integer needs no trip through floats.
 sparse_categorical_crossentropy.takes_class_numbers = True
 
-mse = MSE = mean_squared_error
-mae = MAE = mean_absolute_error
-mape = MAPE = mean_absolute_percentage_error
-msle = MSLE = mean_squared_logarithmic_error
+
 bce = BCE = binary_crossentropy
 kld = KLD = kullback_leibler_divergence = kl_divergence
-logcosh = log_cosh
-cosine_proximity = cosine_similarity

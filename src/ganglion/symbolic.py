@@ -35,6 +35,10 @@ _LONG_STAND_INS = (7680, 15360)  # where a window is longer than those
 # more than one row.
 _SMALL_STAND_INS = (1, 12, 60)
 
+# Pairs for an axis that a table is cut to, `x + positions[:, :steps]`: any longer one
+# would not fit the table, and shorter ones than its rows do.
+_SHORT_STAND_INS = ((60, 120), (12, 24), (4, 8), (2, 4))
+
 
 class _Slices(threading.local):
     """Whether a slice with bounds was taken since this was last set to False."""
@@ -384,7 +388,9 @@ def infer(
     try:
         structure, first = _trace(function, args, kwargs, sizes[0], stretches)
     except ShapeError as error:
-        fitting = _infer_fitting(function, args, kwargs, stretches)
+        fitting = _infer_short(function, args, kwargs, stretches)
+        if fitting is None:
+            fitting = _infer_fitting(function, args, kwargs, stretches, error.sizes)
         if fitting is not None:
             return fitting
         # A layer may meet a size that only its code has: `random.normal((32, 2))`.
@@ -439,19 +445,42 @@ def _trace_small(
     return []
 
 
-def _infer_fitting(
+def _infer_short(
     function: Callable[..., Any], args: Any, kwargs: dict[str, Any], stretches: bool
+) -> Any:
+    """Infer with unknown axes that are shorter than a table which is cut to them.
+
+    Return None if nothing fits.
+    """
+    for sizes in _SHORT_STAND_INS:
+        with contextlib.suppress(ShapeError):
+            structure, first = _trace(function, args, kwargs, sizes[0], stretches)
+            _, second = _trace(function, args, kwargs, sizes[1], stretches)
+            if len(first) == len(second):
+                pairs = zip(first, second, strict=True)
+                return tree.pack(structure, [_in_common(pair) for pair in pairs])
+    return None
+
+
+def _infer_fitting(
+    function: Callable[..., Any],
+    args: Any,
+    kwargs: dict[str, Any],
+    stretches: bool,
+    met: frozenset[int],
 ) -> Any:
     """Infer with unknown axes as long as a known one that they meet.
 
-    Whether they fit is seen when sizes are known. Return None if nothing fits.
+    That is an axis of an argument, or one that was `met` inside of the function, such
+    as that of a matrix of neighbours. Whether they fit is seen when sizes are known.
+    Return None if nothing fits.
     """
     leaves = tree.flatten((args, kwargs))
     if not any(None in x.shape for x in leaves if is_symbolic(x)):
         return None
     shapes = [x.shape if hasattr(x, "shape") else (x,) for x in leaves]
-    sizes = {n for shape in shapes for n in shape if isinstance(n, int) and n > 1}
-    for size in sorted(sizes):
+    known = {n for shape in shapes for n in shape if isinstance(n, int)}
+    for size in sorted(n for n in known | (met - set(_STAND_INS)) if n > 1):
         try:
             structure, values = _trace(function, args, kwargs, size)
         except ShapeError:

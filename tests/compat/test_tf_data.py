@@ -343,6 +343,28 @@ def test_tables_and_lines_of_files_are_tensorflows(tmp_path):
     assert ours == expected
 
 
+def test_lines_of_tables_that_cannot_be_read_are_left_out_on_request(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text("age,town,weight\n31,Ulm,70.5\n?,Bonn,80\n44,61\n5,Ulm,9\n")
+    options = {"batch_size": 4, "num_epochs": 1, "shuffle": False}
+    defaults = [[0], [""], [0.0]]
+    batches = [
+        next(
+            iter(
+                tf.data.experimental.make_csv_dataset(
+                    str(path), column_defaults=defaults, ignore_errors=True, **options
+                )
+            )
+        )
+        for tf in (namespaces.load(""), theirs)
+    ]
+    for name in ("age", "town", "weight"):
+        ours_, expected = (np.asarray(batch[name]).tolist() for batch in batches)
+        assert ours_ == expected
+    with pytest.raises(ValueError, match="row 2 has 2 fields"):
+        namespaces.load("").data.experimental.make_csv_dataset(str(path), **options)
+
+
 def test_what_was_saved_is_loaded(tmp_path):
     path = str(tmp_path / "rows")
     rows(ours).batch(4).map(lambda x, y: {"x": x, "y": y}).save(path)

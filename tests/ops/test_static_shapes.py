@@ -228,6 +228,41 @@ def test_what_depends_on_an_unknown_axis_runs_on_any_size() -> None:
         np.testing.assert_array_equal(added.predict(list(data), verbose=0), 2.0)
 
 
+class Positions(ganglion.layers.Layer):
+    """A table of 20 positions that is cut to the number of steps."""
+
+    table = np.zeros((1, 20, 8), "float32")
+
+    def call(self, x: Any) -> Any:
+        steps = ganglion.ops.shape(x)[1]
+        return x + ganglion.ops.convert_to_tensor(self.table)[:, :steps]
+
+
+class Neighbours(ganglion.layers.Layer):
+    """The sum over the neighbours in a graph of 20 nodes: the rows are the nodes."""
+
+    def call(self, x: Any) -> Any:
+        return ganglion.ops.matmul(np.eye(20, dtype="float32"), x)
+
+
+def test_a_layer_cuts_a_table_to_the_steps() -> None:
+    x = ganglion.Input((None, 8))
+    y = Positions()(x)
+    assert y.shape == (None, None, 8)
+    model = ganglion.Model(x, ganglion.layers.Dense(2)(y))
+    assert model(np.zeros((3, 6, 8))).shape == (3, 6, 2)
+
+
+def test_a_layer_multiplies_its_own_matrix_with_the_batch() -> None:
+    x = ganglion.Input((5,))
+    y = Neighbours()(x)
+    assert y.shape in ((None, 5), (20, 5))
+    model = ganglion.Model(x, ganglion.layers.Dense(2)(y))
+    assert model(np.zeros((20, 5))).shape == (20, 2)
+    with pytest.raises(ValueError, match="inner sizes differ"):
+        model(np.zeros((19, 5)))
+
+
 def test_a_keras_tensor_is_no_sequence_and_no_number() -> None:
     for tensor in (ganglion.Input((2,)), ganglion.KerasTensor((2, 3))):
         with pytest.raises(NotImplementedError, match=r"ops\.unstack"):

@@ -119,6 +119,23 @@ def test_class_weight_equals_sample_weight():
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("is_keras2", [False, True])
+def test_class_weight_leaves_rows_alone_that_are_split_off(is_keras2):
+    x, y = blobs()
+    first, other = classifier(), classifier()
+    other.set_weights(first.get_weights())
+    weight = {0: 2.0, 1: 0.5, 2: 3.0}
+    keras.keras2.set_active(is_keras2)
+    try:
+        split = first.fit(x, y, class_weight=weight, validation_split=0.25, verbose=0)
+    finally:
+        keras.keras2.set_active(None)
+    at = len(x) - len(x) // 4
+    options = {} if not is_keras2 else {"sample_weight": np.take([2, 0.5, 3], y[at:])}
+    expected = first.evaluate(x[at:], y[at:], verbose=0, return_dict=True, **options)
+    assert split.history["val_loss"] == pytest.approx([expected["loss"]], rel=1e-5)
+
+
 def test_steps_per_epoch_goes_on_where_the_last_epoch_ended():
     x, y = blobs(40)
     full, parts = classifier(), classifier()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganglion import config, tree
+from ganglion import config, keras2, tree
 from ganglion.compiler.ir.shaping import is_float
 from ganglion.layers.preprocessing.words import as_text_array, is_text
 from ganglion.ops.bounds import Limit
@@ -342,8 +342,13 @@ def checked_batch(batch_size: Any, rows: int, stacklevel: int) -> int:
     return min(int(batch), rows)
 
 
-def class_weighted(y: Any, sample_weight: Any, class_weight: ClassWeight) -> Any:
-    """Return the weight of each row from the weight of its class."""
+def class_weighted(
+    y: Any, sample_weight: Any, class_weight: ClassWeight, held_out: float = 0.0
+) -> Any:
+    """Return the weight of each row from the weight of its class.
+
+    Rows that are `held_out` at the end, by their share, keep their own weights.
+    """
     if class_weight is None:
         return sample_weight
     if not isinstance(class_weight, dict):
@@ -361,6 +366,8 @@ def class_weighted(y: Any, sample_weight: Any, class_weight: ClassWeight) -> Any
     weights = np.ones(len(labels), config.floatx())
     for number, weight in class_weight.items():
         weights[labels == int(number)] = weight
+    if held_out and not keras2.is_own:  # Keras 2 itself weighted them before the split
+        weights[split_row(len(weights), held_out) :] = 1
     return weights if sample_weight is None else weights * np.asarray(sample_weight)
 
 
@@ -401,12 +408,13 @@ def training_source(
     shuffle: bool,
     refused_for_streams: dict[str, bool],
     batch_size: int | None = None,
+    held_out: float = 0.0,
 ) -> Source:
-    """Return the data of `fit`."""
+    """Return the data of `fit`, of whose rows a share may be `held_out` at the end."""
     if x is None:
         raise ValueError("`fit` needs data: arrays x and y, or a generator.")
     if not is_stream(x):
-        weight = class_weighted(y, sample_weight, class_weight)
+        weight = class_weighted(y, sample_weight, class_weight, held_out)
         return rows(model, x, y, weight, batch_size, shuffle)
     for name, is_given in refused_for_streams.items():
         if is_given:

@@ -432,6 +432,7 @@ class Trainer(Layer):
                 "validation_split": bool(validation_split),
             },
             batch_size=batch_size,
+            held_out=validation_split if validation_data is None else 0.0,
         )
         if isinstance(source, Table) and source.shuffle is not None:
             shuffle = source.shuffle

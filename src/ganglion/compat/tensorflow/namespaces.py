@@ -174,7 +174,7 @@ def _renamed(
                 # It needs sizes that are not known yet: a step of the model.
                 return symbolic.record(function, (), {**ours, **entry.constants})
             if isinstance(error, ShapeError):
-                raise RefusedShapeError(str(error)) from None
+                raise RefusedShapeError(str(error), sizes=error.sizes) from None
             raise
 
     called.__name__ = called.__qualname__ = name.rpartition(".")[2]

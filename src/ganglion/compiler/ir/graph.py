@@ -304,7 +304,9 @@ class Op:
         try:
             shape, dtype = self.infer(*inputs, **attrs)
         except ShapeError as error:
-            raise ShapeError(_with_origin(f"{self.name}: {error}")) from None
+            sizes = frozenset(size for value in inputs for size in value.shape)
+            message = _with_origin(f"{self.name}: {error}")
+            raise ShapeError(message, sizes=sizes) from None
         return Node(self, inputs, attrs, shape, dtype)
 
     def __repr__(self) -> str:
@@ -316,7 +318,14 @@ class UnknownNumbersError(TypeError):
 
 
 class ShapeError(ValueError):
-    """Shapes or types do not fit; the message names the layer and the line."""
+    """Shapes or types do not fit; the message names the layer and the line.
+
+    `sizes` are those of the axes that met, where they are known.
+    """
+
+    def __init__(self, *args: Any, sizes: frozenset[int] = frozenset()) -> None:
+        super().__init__(*args)
+        self.sizes = sizes
 
 
 _set = object.__setattr__  # sets attributes of values, which are immutable afterwards

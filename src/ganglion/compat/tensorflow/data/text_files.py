@@ -80,17 +80,14 @@ def make_csv_dataset(
     """Return batches of the rows of tables: a dictionary of columns, and the labels.
 
     `column_defaults` are the types of the columns, or what an empty field means;
-    without them, a column is of integers, of numbers or of texts, by its fields.
+    without them, a column is of integers, of numbers or of texts, by its fields. Rows
+    that cannot be read so are left out if `ignore_errors`.
     """
-    for option, value in (
-        ("compression_type", compression_type),
-        ("ignore_errors", ignore_errors),
-    ):
-        if value:
-            raise NotImplementedError(
-                f"make_csv_dataset: {option}={value!r} is not supported; unpack and "
-                "mend the files first."
-            )
+    if compression_type:
+        raise NotImplementedError(
+            f"make_csv_dataset: compression_type={compression_type!r} is not "
+            "supported; unpack the files first."
+        )
     quoting: Any = csv.QUOTE_MINIMAL if use_quote_delim else csv.QUOTE_NONE
     rows: list[list[str]] = []
     for path in _files(file_pattern):
@@ -103,14 +100,18 @@ def make_csv_dataset(
         raise ValueError(
             "make_csv_dataset: give `column_names`, or files with a header."
         )
+    chosen = select_columns or column_names
+    defaults: list[Any] = column_defaults or [None] * len(chosen)
+    if ignore_errors:
+        pairs = dict(zip(chosen, defaults, strict=True))
+        kinds = [pairs.get(name) for name in column_names]
+        rows = [row for row in rows if _is_readable(row, kinds, na_value)]
     for number, row in enumerate(rows):
         if len(row) != len(column_names):
             raise ValueError(
                 f"make_csv_dataset: row {number} has {len(row)} fields, not "
                 f"{len(column_names)}: {row!r:.80}."
             )
-    chosen = select_columns or column_names
-    defaults: list[Any] = column_defaults or [None] * len(chosen)
     fields = dict(zip(column_names, zip(*rows, strict=True), strict=True))
     columns = {
         name: _column(name, fields[name], default, na_value)
@@ -127,6 +128,19 @@ def make_csv_dataset(
     return dataset.repeat(num_epochs).batch(
         batch_size, drop_remainder=num_epochs is None
     )
+
+
+def _is_readable(row: list[str], defaults: list[Any], na_value: str) -> bool:
+    """Return whether a row has all fields, and each is of the type of its column."""
+    if len(row) != len(defaults):
+        return False
+    try:
+        for field, default in zip(row, defaults, strict=True):
+            if default is not None:
+                _column("", (field,), default, na_value)
+    except ValueError:
+        return False
+    return True
 
 
 def _column(name: str, fields: tuple[str, ...], default: Any, na_value: str) -> Any:

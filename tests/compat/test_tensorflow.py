@@ -284,6 +284,18 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
         {},
     ),
     (
+        "image.combined_non_max_suppression",
+        (
+            tf.constant(
+                [[[[0.0, 0, 1, 1]], [[0, 0, 1.5, 0.9]], [[0.5, 0.5, 2, 2]]]] * 2
+            ),
+            tf.constant([[[0.7, 0.2], [0.9, 0.6], [0.8, 0.3]], [[0.1, 0.4]] * 3]),
+            2,
+            4,
+        ),
+        {"iou_threshold": 0.5, "score_threshold": 0.25},
+    ),
+    (
         "image.crop_and_resize",
         (ROW, [[0.0, 1 / 6, 0.0, 5 / 6]], [0], [1, 3]),
         {"method": "nearest"},

@@ -207,6 +207,11 @@ def test_a_data_set_must_say_its_length():
         def __getitem__(self, index):
             return index
 
+    class Counted(Silent):  # Keras 2's `Sequence` had no such property
+        def __init__(self):
+            self.num_batches = 2
+
+    assert list(Counted()) == [0, 1]
     endless = iter(Endless(workers=2))
     assert [next(endless) for _ in range(3)] == [0, 1, 2]
     silent = iter(Silent())  # to `fit` it must say so, to a loop of one's own not

@@ -174,12 +174,19 @@ class PyDataset:
     @property
     def num_batches(self) -> int | None:
         """The number of batches of an epoch, None for an endless data set."""
+        if "_num_batches" in self.__dict__:
+            return self._num_batches
         if hasattr(self, "__len__"):
             return len(self)
         raise NotImplementedError(
             f"{type(self).__name__} needs a `__len__`, or a property `num_batches` "
             "(None for an endless data set)."
         )
+
+    @num_batches.setter
+    def num_batches(self, count: int | None) -> None:
+        # Keras 2 had no such property: its data sets may have an attribute of this name.
+        self._num_batches = count
 
     def on_epoch_begin(self) -> None:
         """Run before an epoch."""

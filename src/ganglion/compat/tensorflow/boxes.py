@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -96,6 +96,54 @@ def non_max_suppression(
         if all(_overlap(edges[index], edges[k]) <= iou_threshold for k in chosen):
             chosen.append(index)
     return as_tensor(np.array(chosen, np.int32))
+
+
+class CombinedNonMaxSuppression(NamedTuple):
+    """The boxes that are left of each image, filled up with zeros, and their number."""
+
+    nmsed_boxes: Any
+    nmsed_scores: Any
+    nmsed_classes: Any
+    valid_detections: Any
+
+
+def combined_non_max_suppression(
+    boxes: Any,
+    scores: Any,
+    max_output_size_per_class: Any,
+    max_total_size: Any,
+    iou_threshold: float = 0.5,
+    score_threshold: float = float("-inf"),
+    pad_per_class: bool = False,
+    clip_boxes: bool = True,
+) -> CombinedNonMaxSuppression:
+    """Return the best boxes of each image, suppressed within each class alone."""
+    name = "image.combined_non_max_suppression"
+    edges, marks = known(boxes, name).astype(np.float32), known(scores, name)
+    rows, _, classes = marks.shape
+    count, most = int(max_total_size), int(max_output_size_per_class)
+    if pad_per_class:
+        count = min(count, most * classes)
+    found = np.zeros((rows, count, 6), np.float32)
+    valid = np.zeros(rows, np.int32)
+    for row in range(rows):
+        kept: list[tuple[float, int, int]] = []
+        for number in range(classes):
+            own = edges[row, :, min(number, edges.shape[2] - 1)]
+            own_marks = marks[row, :, number]
+            chosen = non_max_suppression(
+                own, own_marks, most, iou_threshold, score_threshold
+            )
+            kept += [(-own_marks[k], number, k) for k in np.asarray(chosen).tolist()]
+        best = sorted(kept)[:count]
+        valid[row] = len(best)
+        for place, (mark, number, k) in enumerate(best):
+            box = edges[row, k, min(number, edges.shape[2] - 1)]
+            found[row, place] = [*box, -mark, number]
+    if clip_boxes:
+        found[..., :4] = found[..., :4].clip(0, 1)
+    parts = found[..., :4], found[..., 4], found[..., 5], valid
+    return CombinedNonMaxSuppression(*map(as_tensor, parts))
 
 
 def _overlap(a: np.ndarray, b: np.ndarray) -> float:

@@ -442,6 +442,10 @@ draws.uniform(shape, minval, maxval, dtype, seed)
         adjust_gamma(image, gamma, gain) = boxes.adjust_gamma(image, gamma, gain)
         adjust_jpeg_quality(image, jpeg_quality) = \
 boxes.adjust_jpeg_quality(image, jpeg_quality)
+        combined_non_max_suppression(boxes, scores, max_output_size_per_class, \
+max_total_size, iou_threshold, score_threshold, pad_per_class, clip_boxes) = \
+boxes.combined_non_max_suppression(boxes, scores, max_output_size_per_class, \
+max_total_size, iou_threshold, score_threshold, pad_per_class, clip_boxes)
         crop_and_resize(image, boxes, box_indices, crop_size, method, \
 extrapolation_value) = boxes.crop_and_resize(image, boxes, box_indices, crop_size, \
 method, extrapolation_value)

@@ -185,7 +185,7 @@ class PyDataset:
 
     @num_batches.setter
     def num_batches(self, count: int | None) -> None:
-        # Keras 2 had no such property: its data sets may have an attribute of this name.
+        # Keras 2 had no such property: its data sets may have an attribute so called.
         self._num_batches = count
 
     def on_epoch_begin(self) -> None:

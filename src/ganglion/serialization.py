@@ -244,8 +244,10 @@ def _lambda_entry(function: Any) -> dict[str, Any]:
     defaults = [_if_plain(value) for value in function.__defaults__ or ()] or None
     config = {"code": code, "defaults": defaults, "closure": closure}  # in a `Lambda`
     config["value"] = [code, defaults, closure]  # and elsewhere
-    same = _lambdas_written.setdefault(repr(config["value"]), function)
-    if same is not function and None in (closure or ()):  # which of both, none can tell
+    earlier = _lambdas_written.setdefault(repr(config["value"]), function)
+    if earlier is not function and None in (
+        closure or ()
+    ):  # which of the two is unclear
         _lambdas_written[repr(config["value"])] = None
     return {"class_name": "__lambda__", "config": config}
 

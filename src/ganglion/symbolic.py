@@ -342,7 +342,7 @@ def _becomes_known(leaf: Any, known: dict[KerasTensor, Any]) -> bool:
 
 def entries(tensors: Iterable[KerasTensor]) -> list[KerasTensor]:
     """Return the Keras tensors that some are computed from, and no call makes."""
-    found: list[KerasTensor] = []
+    inputs: list[KerasTensor] = []
     seen: set[KerasTensor] = set()
     stack = list(tensors)
     while stack:
@@ -351,10 +351,10 @@ def entries(tensors: Iterable[KerasTensor]) -> list[KerasTensor]:
             continue
         seen.add(tensor)
         if tensor.call is None or not tensor.call.inputs:
-            found.append(tensor)
+            inputs.append(tensor)
         else:
             stack.extend(tensor.call.inputs)
-    return found
+    return inputs
 
 
 def _any_text(*structures: Any) -> bool:

@@ -189,11 +189,11 @@ def no_room_on_the_device_leaves_a_usable_model(other):
     try:
         model.predict(x, batch_size=rows, verbose=0)
     except MemoryError as error:
-        told = str(error)
+        message = str(error)
     else:
         raise AssertionError("there was room for everything")
-    assert "MB are needed" in told, told
-    assert "Lower `batch_size`" in told, told
+    assert "MB are needed" in message, message
+    assert "Lower `batch_size`" in message, message
     equal([model.predict(x[:100], batch_size=50, verbose=0)], [few])
 
 
@@ -247,12 +247,12 @@ def main():
         try:
             answer = check("cpu")
             assert answer is None or answer < 0.5, f"{answer:.2f} s until Ctrl-C"
-            told = "good" if answer is None else f"good, after {answer:.3f} s"
+            outcome = "good" if answer is None else f"good, after {answer:.3f} s"
         except Exception as error:
             bad += 1
-            told = f"FAILED {type(error).__name__}: {str(error)[:600]}"
+            outcome = f"FAILED {type(error).__name__}: {str(error)[:600]}"
         spent = time.perf_counter() - started
-        print(f"{check.__name__}: {told} ({spent:.1f} s)", flush=True)
+        print(f"{check.__name__}: {outcome} ({spent:.1f} s)", flush=True)
     sys.exit(1 if bad else 0)
 
 

@@ -172,14 +172,14 @@ def _log(recipe: Recipe) -> list[str]:
     if log is None:
         return ["## Log", "No log of a whole training is kept here yet."]
     about, epochs = log
-    made = f"`{about['command']}`, Ganglion {about['version']}, {about['machine']}, "
-    made += f"{about['date']}."
+    origin = f"`{about['command']}`, Ganglion {about['version']}, {about['machine']}, "
+    origin += f"{about['date']}."
     note = f" {about['note']}" if about["note"] else ""
     lines = [_line(recipe, epoch) for epoch in epochs if _is_shown(epoch, len(epochs))]
     return [
         "## Log",
         f"![The test {recipe.score} after each epoch]({recipe.name}.svg)",
-        f"{made}{note} Training / test:",
+        f"{origin}{note} Training / test:",
         "```text\n" + "\n".join(lines) + "\n```",
     ]
 

@@ -70,9 +70,9 @@ def _fixed_noise(keras: Any, *modules: Any) -> None:
             sizes = _sizes(shape)
             if sizes is None:
                 return original(shape, *args, **kwargs)
-            given = {**dict(zip(names, (0.0, 1.0), strict=True)), **kwargs}
-            given.update(zip(names, args, strict=False))
-            low, high = (given[name] for name in names)
+            arguments = {**dict(zip(names, (0.0, 1.0), strict=True)), **kwargs}
+            arguments.update(zip(names, args, strict=False))
+            low, high = (arguments[name] for name in names)
             scale = high if kind == "normal" else high - low
             draws = np.random.default_rng(zlib.crc32(str(sizes).encode()))
             array = getattr(draws, kind)(size=sizes) * scale + low
@@ -85,8 +85,8 @@ def _fixed_noise(keras: Any, *modules: Any) -> None:
     ) -> Any:
         shape = noise_shape or inputs.shape
         sizes = _sizes(
-            size if size is not None else whole
-            for size, whole in zip(shape, inputs.shape, strict=True)
+            size if size is not None else known
+            for size, known in zip(shape, inputs.shape, strict=True)
         )
         if sizes is None:
             return inputs

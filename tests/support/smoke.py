@@ -33,7 +33,7 @@ def train_and_save(folder: Path) -> None:
     np.testing.assert_array_equal(model.predict(x, verbose=0), again.predict(x))
 
 
-def told(*words: str) -> str:
+def output_of(*words: str) -> str:
     """Return what the command `ganglion` prints."""
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         app(words, standalone_mode=False)
@@ -46,9 +46,9 @@ def main() -> None:
     assert importlib.metadata.version("ganglion-nn") == keras.__version__
     with tempfile.TemporaryDirectory() as folder:
         train_and_save(Path(folder))
-    assert told("--version") == f"ganglion {keras.__version__}\n"
-    assert "define void @" in told("dump", "mnist-perceptron", "--source")
-    text = told("dump", "mnist-perceptron", "--source", "--backend", "cuda")
+    assert output_of("--version") == f"ganglion {keras.__version__}\n"
+    assert "define void @" in output_of("dump", "mnist-perceptron", "--source")
+    text = output_of("dump", "mnist-perceptron", "--source", "--backend", "cuda")
     assert "__global__" in text
     print(f"ganglion {keras.__version__} works")
 

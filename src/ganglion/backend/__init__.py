@@ -297,9 +297,9 @@ def dtype(x: Any) -> str:
 def variable(value: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """Make a variable."""
     array = np.asarray(value, dtype or floatx())
-    made = recalled(lambda: Variable(array, name=name))
-    made.in_graph = keras2.is_own_keras()
-    return made
+    new = recalled(lambda: Variable(array, name=name))
+    new.in_graph = keras2.is_own_keras()
+    return new
 
 
 def constant(

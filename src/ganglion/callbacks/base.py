@@ -258,10 +258,10 @@ class CallbackList(Callback):
         **params: What `Callback.set_params` gets: verbose, epochs, steps.
 
     >>> from ganglion.callbacks import LambdaCallback
-    >>> told = []
-    >>> tell = LambdaCallback(on_epoch_end=lambda epoch, logs: told.append(epoch))
+    >>> seen = []
+    >>> tell = LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(epoch))
     >>> CallbackList([tell]).on_epoch_end(0, {})
-    >>> told
+    >>> seen
     [0]
     """
 

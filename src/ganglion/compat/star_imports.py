@@ -67,6 +67,6 @@ def names_of(text: str | bytes) -> dict[str, Any]:
 
 
 def _found(name: str) -> Any:
-    module, _, attribute = _PLACES.get(name, name).partition(":")
-    found = importlib.import_module(module)
-    return getattr(found, attribute) if attribute else found
+    path, _, attribute = _PLACES.get(name, name).partition(":")
+    module = importlib.import_module(path)
+    return getattr(module, attribute) if attribute else module

@@ -262,9 +262,9 @@ def _comparison(
         return f"int8: outputs change by {largest:.3g} at most, on {rows:,} rows."
     first, second = before.argmax(axis=1), after.argmax(axis=1)
     if labels is None:
-        same = float((first == second).mean())
+        share = float((first == second).mean())
         return (
-            f"int8: {same:.4f} of {rows:,} rows keep their class; outputs change by "
+            f"int8: {share:.4f} of {rows:,} rows keep their class; outputs change by "
             f"{largest:.3g} at most."
         )
     known = (

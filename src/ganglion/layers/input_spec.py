@@ -56,16 +56,16 @@ class InputSpec:
 
     def refusal(self, shape: tuple[int | None, ...]) -> str | None:
         """Say in Keras' words why a shape does not fit, None if it does."""
-        found = f"found ndim={len(shape)}"
+        actual = f"found ndim={len(shape)}"
         if self.ndim is not None and len(shape) != self.ndim:
-            return f"expected ndim={self.ndim}, {found}"
+            return f"expected ndim={self.ndim}, {actual}"
         if self.max_ndim is not None and len(shape) > self.max_ndim:
-            return f"expected max_ndim={self.max_ndim}, {found}"
+            return f"expected max_ndim={self.max_ndim}, {actual}"
         if self.min_ndim is not None and len(shape) < self.min_ndim:
-            return f"expected min_ndim={self.min_ndim}, {found}"
+            return f"expected min_ndim={self.min_ndim}, {actual}"
         for axis, size in self.axes.items():
             if not -len(shape) <= axis < len(shape):
-                return f"expected an axis {axis}, {found}"
+                return f"expected an axis {axis}, {actual}"
             if None not in (size, shape[axis]) and shape[axis] != size:
                 return f"expected axis {axis} of input shape to have value {size}"
         if any(

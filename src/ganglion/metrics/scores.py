@@ -32,7 +32,7 @@ class FBetaScore(Configured):
     >>> metric = FBetaScore(beta=2.0, threshold=0.5)
     >>> metric.update_state([[1, 1, 1], [1, 0, 0], [1, 1, 0]],
     ...                     [[0.2, 0.6, 0.7], [0.2, 0.6, 0.6], [0.6, 0.8, 0.0]])
-    >>> [round(float(one), 4) for one in metric.result()]
+    >>> [round(float(score), 4) for score in metric.result()]
     [0.3846, 0.9091, 0.8333]
     """
 

@@ -100,8 +100,8 @@ def _picked_results(tests: Sequence[Any], results: list[Any]) -> Any:
             f"shapes, got {described}."
         )
     picked = [
-        None if same[0] is None else _pick(tests, same)
-        for same in zip(*leaves, strict=True)
+        None if values[0] is None else _pick(tests, values)
+        for values in zip(*leaves, strict=True)
     ]
     return tree.pack(results[0], picked)
 

@@ -81,8 +81,8 @@ def _polynomial(x: Value, coefficients: tuple[float, ...]) -> Value:
 def erfinv(x: Any) -> Any:
     """Return the inverse of the error function, for x between -1 and 1."""
     value = floating(x)
-    one, size = s.fill(1, value), p.absolute(value)
-    inside = p.less(size, one)
+    ones, size = s.fill(1, value), p.absolute(value)
+    inside = p.less(size, ones)
     near = p.where(inside, value, s.fill(0, value))
     w = p.negative(p.add(p.log1p(p.negative(near)), p.log1p(near)))
     root = p.sqrt(p.maximum(w, s.fill(5, w)))  # of no 0, which has no slope
@@ -93,17 +93,18 @@ def erfinv(x: Any) -> Any:
     if value.dtype.itemsize == 8:
         for _ in range(2):
             inverse = _newton(inverse, near)
-    ends = p.where(p.equal(size, one), s.fill(math.inf, value), s.fill(math.nan, value))
+    ends = p.where(
+        p.equal(size, ones), s.fill(math.inf, value), s.fill(math.nan, value)
+    )
     # 1 where they are not chosen, so that gradients have no 0 times infinity.
-    ends = p.where(inside, one, ends)
+    ends = p.where(inside, ones, ends)
     return p.where(inside, inverse, p.multiply(ends, value))
 
 
 def _newton(y: Value, x: Value) -> Value:
     """Improve the inverse of the error function, seen from the side that is exact."""
     size, target = p.absolute(y), p.absolute(x)
-    one = s.fill(1, x)
-    beyond = p.subtract(p.subtract(one, target), p.erfc(size))
+    beyond = p.subtract(p.subtract(s.fill(1, x), target), p.erfc(size))
     inside = p.subtract(p.erf(size), target)
     off = p.where(p.less(target, s.fill(0.5, x)), inside, beyond)
     slope = multiply(p.exp(p.negative(p.multiply(y, y))), 2 / math.sqrt(math.pi))

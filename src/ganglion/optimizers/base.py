@@ -856,18 +856,18 @@ class TracedUpdate:
         }
         written = {v: x for v, x in scope.writes.items() if before.get(v) is not x}
         self._written = [(roles.get(v, -1), value) for v, value in written.items()]
-        made = [
+        created = [
             value
             for value in graph.toposort(written.values(), ends=_Older(first))
             if isinstance(value, Node) and value.number > first
         ]
-        self._made = [node for node in made if node.shape != ()]
-        self._own = {gradient, *self._starts, *self._made}
+        self._created = [node for node in created if node.shape != ()]
+        self._own = {gradient, *self._starts, *self._created}
         self._numbers: dict[tuple[Node, Any], Node] = {}  # broadcast, by their shape
         self.can_repeat = (
             self._shape != ()
             and all(role >= 0 for role, _ in self._written)
-            and all(map(self._is_elementwise, made))
+            and all(map(self._is_elementwise, created))
         )
 
     def _is_elementwise(self, node: Node) -> bool:
@@ -891,7 +891,7 @@ class TracedUpdate:
             start: scope.read(variables[role]) for start, role in self._starts.items()
         }
         new[self._gradient] = gradient
-        for node in self._made:
+        for node in self._created:
             if node.op is broadcast:
                 new[node] = self._number(node, shape)
                 continue
@@ -909,8 +909,9 @@ class TracedUpdate:
         key = node, shape
         if key not in self._numbers:
             attrs = {"shape": shape}
-            made = Node(broadcast, node.inputs, attrs, shape, node.dtype, node.origin)
-            self._numbers[key] = made
+            self._numbers[key] = Node(
+                broadcast, node.inputs, attrs, shape, node.dtype, node.origin
+            )
         return self._numbers[key]
 
 

@@ -151,8 +151,8 @@ class GraphUpdates:
         """
         keras2.note("`optimizer.get_updates`", _TAPE)
         names = ("params", "constraints", "loss") if _is_keras1(args) else _ARGUMENTS
-        given = {**dict(zip(names, args, strict=False)), **kwargs}
-        loss, variables = given["loss"], list(given["params"])
+        arguments = {**dict(zip(names, args, strict=False)), **kwargs}
+        loss, variables = arguments["loss"], list(arguments["params"])
         if is_collecting():
             return self._assignments(loss, variables)
         return [Descent(self, loss, variables)]

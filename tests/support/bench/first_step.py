@@ -111,7 +111,7 @@ def _keras_resnet(layers: Any, x: Any, width: int) -> Any:
 def with_keras(keras: Any) -> Callable[[str, int], Callable[[], float]]:
     """Return what makes a network of a width, and returns a step of it."""
 
-    def made(name: str, width: int) -> Callable[[], float]:
+    def built(name: str, width: int) -> Callable[[], float]:
         shape, classes, batch, *_ = NETWORKS[name]
         x, y = data(shape, classes, batch)
         inputs = keras.Input(shape)
@@ -125,7 +125,7 @@ def with_keras(keras: Any) -> Callable[[str, int], Callable[[], float]]:
 
         return step
 
-    return made
+    return built
 
 
 # ---- the same in PyTorch -------------------------------------------------------------
@@ -182,7 +182,7 @@ def with_torch() -> Callable[[str, int], Callable[[], float]]:
     """Return what makes a network of a width, and returns a step of it."""
     import torch
 
-    def made(name: str, width: int) -> Callable[[], float]:
+    def built(name: str, width: int) -> Callable[[], float]:
         shape, classes, batch, *_ = NETWORKS[name]
         x, y = data(shape, classes, batch)
         rows = torch.from_numpy(np.moveaxis(x, -1, 1) if x.ndim == 4 else x)
@@ -201,7 +201,7 @@ def with_torch() -> Callable[[str, int], Callable[[], float]]:
 
         return step
 
-    return made
+    return built
 
 
 # ---- the clock -----------------------------------------------------------------------
@@ -221,18 +221,18 @@ def data(
 def run_child(engine: str, name: str, started: float) -> None:
     """Print the seconds to the first loss, and of the first step of a new width."""
     if engine == "torch":
-        made = with_torch()
+        build = with_torch()
     else:
         if engine == "ganglion":
             import ganglion as keras
         else:
             os.environ["KERAS_BACKEND"] = engine
             import keras  # type: ignore[no-redef]
-        made = with_keras(keras)
+        build = with_keras(keras)
     *_, width, new_width = NETWORKS[name]
-    first = made(name, width)()
+    first = build(name, width)()
     to_loss = time.time() - started
-    step = made(name, new_width)
+    step = build(name, new_width)
     before = time.perf_counter()
     second = step()
     assert np.isfinite([first, second]).all()

@@ -346,7 +346,7 @@ def main() -> None:
     print(f"{options.threads} threads; registers alone: {limit:.0f} GFLOP/s\n")
     print(f"| product | {' | '.join(ENGINES)} | ratio | of peak |", flush=True)
     print("|---|" + "---:|" * (len(ENGINES) + 2))
-    found = []
+    measured = []
     for number, shape in enumerate(chosen):
         most = MOST_SECONDS * len(ENGINES)
         if options.seconds:
@@ -356,12 +356,12 @@ def main() -> None:
         ours, *others = speeds.values()
         rivals = map(max, zip(*others, strict=True))
         ratios = [mine / best for mine, best in zip(ours, rivals, strict=True)]
-        found.append((statistics.median(ratios), shape.name))
+        measured.append((statistics.median(ratios), shape.name))
         row = " | ".join(f"{max(each):.1f}" for each in speeds.values())
-        share = f"{found[-1][0]:.2f} | {max(ours) / limit:.2f}"
+        share = f"{measured[-1][0]:.2f} | {max(ours) / limit:.2f}"
         print(f"| {shape.name} | {row} | {share} |", flush=True)
-    below = [f"{name} {ratio:.2f}" for ratio, name in sorted(found) if ratio < 0.9]
-    mean = statistics.geometric_mean(ratio for ratio, _ in found)
+    below = [f"{name} {ratio:.2f}" for ratio, name in sorted(measured) if ratio < 0.9]
+    mean = statistics.geometric_mean(ratio for ratio, _ in measured)
     print(f"\nGeometric mean of the ratios: {mean:.2f}; below 0.9: ", end="")
     print(", ".join(below) or "none", f"({time.perf_counter() - began:.0f} s)")
 

@@ -238,7 +238,7 @@ def cases(m: SimpleNamespace) -> dict[str, Any]:
         [keras.metrics.SparseCategoricalAccuracy(name="hits")],
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     )
-    found = {
+    trained = {
         "plain": (plain, (x, y)),
         "gan": (gan, (x, noise)),
         "wgan": (wgan, (x, noise)),
@@ -256,5 +256,5 @@ def cases(m: SimpleNamespace) -> dict[str, Any]:
         # Keras wants every metric of `compile` to be updated in each step.
         metrics = None if cls is m.Accumulating else ["mae"]
         model.compile(sgd(0.1), "mse", metrics=metrics)
-        found[name] = model, (x, y)
-    return found
+        trained[name] = model, (x, y)
+    return trained

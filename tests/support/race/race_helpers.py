@@ -76,19 +76,19 @@ def interrupted(process, words, excuse=None):
 
     It may only end in another way than by Ctrl-C if it prints an excuse.
     """
-    told = []
+    lines = []
     for line in process.stderr:
-        told.append(line)
+        lines.append(line)
         if line.startswith(words):
             process.send_signal(signal.SIGINT)
             break
     out, rest = process.communicate(timeout=60)
-    told = "".join(told) + rest
-    if excuse is not None and excuse in told:
+    output = "".join(lines) + rest
+    if excuse is not None and excuse in output:
         return out
-    assert process.returncode == 130, told
-    assert "Go on with: ganglion race --resume here" in told
-    assert "Traceback" not in told
+    assert process.returncode == 130, output
+    assert "Go on with: ganglion race --resume here" in output
+    assert "Traceback" not in output
     return out
 
 

@@ -356,8 +356,8 @@ def one_hot(
         return ops.one_hot(
             indices, int(depth), axis=axis, dtype=str(dtype or "float32")
         )
-    given = on_value if on_value is not None else off_value
-    kind = str(dtype or ops.convert_to_tensor(given).dtype)
+    value = on_value if on_value is not None else off_value
+    kind = str(dtype or ops.convert_to_tensor(value).dtype)
     on, off = 1 if on_value is None else on_value, off_value or 0
     hot = ops.one_hot(indices, int(depth), axis=axis, dtype="bool")
     return ops.where(hot, ops.cast(on, kind), ops.cast(off, kind))

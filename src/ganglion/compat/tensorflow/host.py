@@ -478,10 +478,10 @@ assert_non_positive = _sign("assert_non_positive", lambda x: x <= 0)
 assert_positive = _sign("assert_positive", lambda x: x > 0)
 
 
-def _refuse(name: str, message: str | None, found: Any, wanted: Any) -> None:
+def _refuse(name: str, message: str | None, actual: Any, expected: Any) -> None:
     # Shapes and types are known while tracing, too.
     raise ValueError(
-        f"tf.debugging.{name}: {message or ''} expected {wanted}, found {found}."
+        f"tf.debugging.{name}: {message or ''} expected {expected}, found {actual}."
     )
 
 
@@ -536,18 +536,18 @@ def assert_shapes(
     sizes: dict[Any, Any] = {}
     for tensor, axes in pairs:
         names = list(axes) if isinstance(axes, (list, tuple, str)) else [axes]
-        found = list(tensor.shape)
+        shape = list(tensor.shape)
         if Ellipsis in names or "*" in names:  # any axes
             start = next(n for n, name in enumerate(names) if name in (Ellipsis, "*"))
             end = len(names) - start - 1
-            found = found[:start] + found[len(found) - end :]
+            shape = shape[:start] + shape[len(shape) - end :]
             names = names[:start] + names[start + 1 :]
-        if len(found) != len(names):
+        if len(shape) != len(names):
             _refuse("assert_shapes", message or data, tensor.shape, axes)
-        for size, name in zip(found, names, strict=True):
+        for size, name in zip(shape, names, strict=True):
             is_size = isinstance(name, (int, np.integer)) or str(name).isdigit()
-            wanted = int(name) if is_size else sizes.setdefault(name, size)
-            if None not in (size, wanted, name) and size != wanted:
+            expected = int(name) if is_size else sizes.setdefault(name, size)
+            if None not in (size, expected, name) and size != expected:
                 _refuse("assert_shapes", message or data, tensor.shape, axes)
 
 

@@ -98,8 +98,8 @@ def count_nonzero(
     dtype: Any = "int64",
 ) -> Any:
     """Return how many elements are not zero."""
-    found = ops.cast(ops.not_equal(input, 0), str(dtype))
-    return ops.cast(ops.sum(found, axis=axis, keepdims=keepdims), str(dtype))
+    ones = ops.cast(ops.not_equal(input, 0), str(dtype))
+    return ops.cast(ops.sum(ones, axis=axis, keepdims=keepdims), str(dtype))
 
 
 def bincount(

@@ -132,11 +132,11 @@ def audio(
 
 
 def _as_wav(sound: np.ndarray, rate: int) -> bytes:
-    whole = np.clip(np.rint(sound * 32767), -32768, 32767).astype("<i2")
+    samples = np.clip(np.rint(sound * 32767), -32768, 32767).astype("<i2")
     buffer = io.BytesIO()
     with wave.open(buffer, "wb") as file:
         file.setnchannels(sound.shape[-1])
         file.setsampwidth(2)
         file.setframerate(rate)
-        file.writeframes(whole.tobytes())
+        file.writeframes(samples.tobytes())
     return buffer.getvalue()

@@ -244,8 +244,8 @@ def _bounds(data: Value, span: Any) -> tuple[Value, Value]:
     else:
         low, high = min_(data), max_(data)
     # A single number gets a bin around it.
-    same = p.equal(low, high)
-    half = where(same, 0.5, astype(0.0, data.dtype))
+    is_empty = p.equal(low, high)
+    half = where(is_empty, 0.5, astype(0.0, data.dtype))
     return p.subtract(low, half), p.add(high, half)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from ganglion.training.run_ahead import RunAhead, logs_of, means_of, sums_of
 from ganglion.training.sharing import SharedVariableError
 from ganglion.training.structure import Structure
 from ganglion.training.tracing import Step, uncollected
-from ganglion.variables import Variable
+from ganglion.variables import Variable, arrays_of
 
 if TYPE_CHECKING:
     from ganglion.compiler.cuda.model_states import Passes
@@ -68,17 +68,13 @@ class Planned:
         structure = cache.training_structure(loop.source, loop.size, loop.shuffle)
         if structure is None or structure.key != self.structure.key:
             return None
-        called = CallbackList(
-            callbacks, add_history=True, model=model, **(loop.callbacks.params or {})
-        )
+        params = loop.callbacks.params or {}
+        called = CallbackList(callbacks, True, model=model, **params)
         held_out = loop.validation.source
         if isinstance(held_out, Table):
             called.set_validation_data(held_out.as_keras2_list())
-        validation = replace(loop.validation, evaluate=model.evaluate_source)
-        own = replace(
-            loop, model=model, cache=cache, callbacks=called, validation=validation
-        )
-        return replace(self, loop=own, structure=structure)
+        own = loop.of_equal(model, called)
+        return Planned(own, self.first, self.epochs, structure, self.key)
 
 
 def _begins(model: Any) -> bool:
@@ -229,26 +225,24 @@ class Group:
         leading = [*self._cursor[:2], *of_tests, *self._sums.values()]
         self._rows = registry.model_rows(arrays, self._count, leading)
         self._views = [self._rows.array(number) for number in range(len(arrays))]
-        self._own: list[tuple[np.ndarray, list[np.ndarray]]] = []  # rows, and whose
-        for rows, array, position in zip(
-            self._views, arrays, self._positions, strict=True
-        ):
-            if position is None:
-                rows[...] = array
-                continue
-            own = [
-                member.structure.variables[position].array for member in self._members
-            ]
-            np.stack(own, out=rows)
-            self._own.append((rows, own))
+        self._arrays = [arrays_of(m.structure.variables) for m in self._members]
+        for model, own in enumerate(self._arrays):
+            self._rows.fill(
+                model,
+                [
+                    array if position is None else own[position]
+                    for array, position in zip(arrays, self._positions, strict=True)
+                ],
+            )
         self._views[self._cursor[2]][...] = -1  # no step was bad yet
         self._rows.upload()
 
     def _close(self, which: Sequence[int]) -> None:
         """Copy the downloaded rows into the variables of some models."""
-        for rows, own in self._own:
-            for number in which:
-                own[number][...] = rows[number]
+        for rows, position in zip(self._views, self._positions, strict=True):
+            if position is not None:
+                for model in which:
+                    self._arrays[model][position][...] = rows[model]
 
     # ---- epochs --------------------------------------------------------------------
 

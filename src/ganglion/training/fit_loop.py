@@ -248,6 +248,18 @@ class FitLoop:
     steps: int | None
     validation: Validation
 
+    def of_equal(self, model: Any, callbacks: CallbackList) -> FitLoop:
+        """Return the loop of an equal model on the same data."""
+        known = self.validation
+        validation = Validation(
+            model.evaluate_source, known.source, known.size, known.steps,
+            known.frequency,
+        )  # fmt: skip
+        return FitLoop(
+            model, model._step_cache, callbacks, self.source, self.size, self.shuffle,
+            self.steps, validation,
+        )  # fmt: skip
+
     def train(self, first: int, epochs: int) -> None:
         """Run the epochs, with validation and callbacks around them.
 

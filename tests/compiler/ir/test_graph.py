@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ganglion import ops
-from ganglion.compiler.ir import arrays, contraction, origin, shaping
+from ganglion.compiler.ir import arrays, contraction, gradient, origin, shaping
 from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir.gradient import gradients
 from ganglion.compiler.ir.graph import (
@@ -427,6 +427,25 @@ def test_a_diamond_of_fifty_levels_is_linear_work() -> None:
     slope = gradients(value, [x])[x]
     assert evaluate([slope], {x: np.float64(1)})[0] == 2.0**50
     assert len(toposort([slope])) < 200
+
+
+def test_a_gradient_to_a_late_value_visits_nothing_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    visited: list[Value] = []
+
+    def recording(*args: Any, **kwargs: Any) -> list[Value]:
+        visited.extend(toposort(*args, **kwargs))
+        return visited
+
+    monkeypatch.setattr(gradient, "toposort", recording)
+    late: Value = Input("x", (), "float64")
+    for _ in range(1000):
+        late = p.add(late, late)
+    slope = gradients(p.multiply(late, late), [late])[late]
+    assert len(visited) == 2
+    x = np.float64(3)
+    assert evaluate([slope], {late: x})[0] == 2 * x
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,9 @@ def backpropagate(
     nodes that are not recorded.
     """
     targets = set(wrt)
-    order = toposort(seeds)
+    # No gradient flows to a single target from what it depends on. Gradient rules ask
+    # for one: in a deep network, each would visit all layers before its own.
+    order = toposort(seeds, ends=targets if len(targets) == 1 else ())
     is_recorded = is_recorded or (lambda node: True)
     active = _reaching(order, targets, is_recorded)
     flowing = _Flowing(active)
@@ -178,7 +180,7 @@ def _reaching(
     for value in order:
         flows = (
             isinstance(value, Node)
-            and any(x in active for x in value.inputs)
+            and not active.isdisjoint(value.inputs)
             and is_recorded(value)
         )
         if (value in targets or flows) and (

@@ -123,9 +123,13 @@ class GradientTape:
             if isinstance(leaf, Variable):
                 self._watched.add(leaf)
             elif isinstance(leaf, np.ndarray):
-                if self._recording is None:
+                scope = current_scope()
+                if scope is not None and self._recording is None:
+                    scope.watch(leaf)
+                elif self._recording is None:
                     raise ValueError("`watch` belongs inside of the tape's block.")
-                self._recording.watch(leaf)
+                else:
+                    self._recording.watch(leaf)
             elif not isinstance(leaf, Operators):
                 raise ValueError(
                     f"A tape watches tensors and variables, not {leaf!r}: make it one "
@@ -278,7 +282,9 @@ class GradientTape:
         if isinstance(x, Variable):
             values = self._leaves(x)
             return values[-1] if values else None
-        return self._recording.value_of(x) if self._recording is not None else None
+        if self._recording is not None:
+            return self._recording.value_of(x)
+        return tensors.watched_value(x)
 
     def _leaves(self, source: Any) -> list[Value]:
         """Return the values in the graph that a source is or was."""

@@ -18,13 +18,14 @@ import numpy as np
 
 from ganglion import tree
 from ganglion.compiler.ir.graph import (
-    Input,
+    Leaf,
     Node,
     Operators,
     ShapeError,
     Sizes,
     Value,
     arrays_behind,
+    by_axis,
     call_function,
     updates_of,
 )
@@ -80,9 +81,10 @@ class Recording:
 
     def _start(self, array: np.ndarray) -> Value:
         # Not a constant: loops have a copy of those inside, which no gradient reaches.
-        value = Input("leaf", array.shape, array.dtype)
-        self.arrays[value] = np.array(array)
-        self.arrays[value].setflags(write=False)
+        numbers = np.array(array)
+        numbers.setflags(write=False)
+        value = Leaf("leaf", numbers)
+        self.arrays[value] = numbers
         return value
 
     def value_of(self, x: Any) -> Value | None:
@@ -119,8 +121,13 @@ class Recording:
         return isinstance(value, Node) and any(x in self.arrays for x in value.inputs)
 
 
+# The arrays that tapes of a trace watch, and the value that each is in the trace.
+Watched = dict[int, tuple[np.ndarray, Value]]
+
+
 class _Active(threading.local):
     recording: Recording | None = None
+    watched: Watched | None = None
 
 
 _active = _Active()
@@ -157,6 +164,18 @@ def expect_backward() -> None:
 def set_recording(chosen: Recording | None) -> None:
     """Record there from now on, or nowhere."""
     _active.recording = chosen
+
+
+def set_watched(chosen: Watched | None) -> None:
+    """Follow these arrays in the trace from now on, or none."""
+    _active.watched = chosen
+
+
+def watched_value(x: Any) -> Value | None:
+    """Return the value that a watched array is in the trace, None of others."""
+    if _active.watched is None:
+        return None
+    return _active.watched.get(id(x), (None, None))[1]
 
 
 def has_numbers(value: Value) -> bool:
@@ -200,7 +219,7 @@ def _binary(name: str, ufunc: np.ufunc) -> tuple[Any, Any, Any]:
 
 
 def _applied(name: str, ufunc: np.ufunc, a: Any, b: Any) -> Any:
-    if _active.recording is None and _are_floats(a, b):
+    if _active.recording is None and _are_floats(a, b) and not _any_watched(a, b):
         with np.errstate(all="ignore"):
             return as_tensor(ufunc(_plain(a), _plain(b)))
     return call_function(name, a, b)
@@ -216,6 +235,12 @@ def _are_floats(a: Any, b: Any) -> bool:
 
 def _plain(x: Any) -> Any:
     return x.view(np.ndarray) if isinstance(x, Tensor) else x
+
+
+def _any_watched(*arrays: Any) -> bool:
+    return _active.watched is not None and any(
+        watched_value(x) is not None for x in arrays
+    )
 
 
 def _any_recorded(structure: Any) -> bool:
@@ -246,6 +271,7 @@ def _method(name: str, function: str | None = None) -> Any:
     of_arrays: Callable[..., Any] = getattr(np.ndarray, name)
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        kwargs = by_axis(name, kwargs)
         if self.is_recorded:
             options = {k: v for k, v in kwargs.items() if v is not None}
             return call_function(function or name, self, *args, **options)
@@ -332,7 +358,9 @@ class Tensor(np.ndarray):
     def is_recorded(self) -> bool:
         """Whether the tape that is open knows where this tensor comes from."""
         active = _active.recording
-        return active is not None and active.value_of(self) is not None
+        if active is not None and active.value_of(self) is not None:
+            return True
+        return watched_value(self) is not None
 
     def numpy(self) -> Any:
         """Return the numbers as an array of NumPy's own, or as a scalar."""

@@ -35,7 +35,7 @@ from ganglion.compiler.ir.graph import (
 )
 from ganglion.compiler.ir.origin import layer_path
 from ganglion.compiler.ir.pointwise import cast, stop_gradient
-from ganglion.compiler.ir.shaping import is_float
+from ganglion.compiler.ir.shaping import is_float, reshape
 from ganglion.hyperparameters import Number
 from ganglion.system import budget
 
@@ -400,6 +400,7 @@ class Scope:
         self.depth = 0  # of the layers that are being called
         self._names: set[str] = set()
         self._numbers: dict[Any, Variable] = {}
+        self._watched: tensors.Watched = {}
         self._calls = self._assignments = 0
 
     def read(self, variable: Variable) -> Value:
@@ -439,6 +440,15 @@ class Scope:
                 np.asarray(float(number), dtype), trainable=False, name=name
             )
         return self.read(self._numbers[key])
+
+    def watch(self, array: np.ndarray) -> Value:
+        """Make an array a value of this trace, which gradients can be asked for."""
+        if id(array) not in self._watched:
+            # No constant: loops have a copy of those, which no gradient reaches.
+            value = reshape(Constant(array), shape=array.shape)
+            self._watched[id(array)] = array, value
+            tensors.set_watched(self._watched)
+        return self._watched[id(array)][1]
 
     def write(self, variable: Variable, value: Any) -> Variable:
         """Record the variable's new value."""
@@ -515,6 +525,8 @@ class Scope:
 
     def __exit__(self, *error: object) -> None:
         _active.scopes.pop()
+        if self._watched:
+            tensors.set_watched(None)
 
 
 class _Active(threading.local):
@@ -807,11 +819,12 @@ def read(x: Any, dtype: Any = None) -> Value:
         return read(x.value(scope))
     if isinstance(x, Value):
         return x
-    if scope is None or scope.concrete:
+    value = tensors.watched_value(x)
+    if value is None and (scope is None or scope.concrete):
         recording = tensors.recording()
         value = None if recording is None else recording.value_of(x)
-        if value is not None:
-            return value
+    if value is not None:
+        return value
     if isinstance(x, (list, tuple)) and _any_followed(x, scope):
         return read(call_function("stack", list(x)))
     if isinstance(x, Number) and scope is not None and not scope.concrete:

@@ -196,6 +196,15 @@ def test_gradients_of_single_rows():
     np.testing.assert_allclose(find("vmap")(slope)(ROWS), 2 * ROWS)
     first = find("grad")(lambda x: (x.at[0].set(0.0) ** 2).sum())
     np.testing.assert_allclose(first(ROWS), changed(0, 0) * 2)
+    # By what is the same for all rows, also where a compiled function takes it from
+    # outside of itself.
+    by_weights = find("grad")(lambda w, row: ((row * w) ** 2).sum())
+    of_rows = find("vmap")(by_weights, in_axes=(None, 0))
+    weights = find("numpy.asarray")([1.0, -2.0, 0.5])
+    expected = 2 * ROWS**2 * np.asarray(weights)
+    np.testing.assert_allclose(of_rows(weights, ROWS), expected)
+    compiled = find("jit")(lambda rows: of_rows(weights, rows))
+    np.testing.assert_allclose(compiled(ROWS), expected)
 
 
 @pytest.mark.parametrize(

@@ -299,3 +299,53 @@ def test_lists_of_tensors_have_gradients(function, slope):
     traced = ganglion.function(lambda x: function(x))  # lists of traced values, too
     np.testing.assert_allclose(traced(point.numpy()), function(point.numpy()))
     assert traced.tracing_count == 1
+
+
+def test_a_tape_in_a_compiled_function_watches_arrays_from_outside() -> None:
+    points = ops.convert_to_tensor(np.array([[0.5, -1.0], [2.0, 0.25]], "float32"))
+
+    @ganglion.function
+    def slopes(scale: Any) -> Any:
+        with ganglion.GradientTape(persistent=True) as outer:
+            outer.watch(points)
+            with ganglion.GradientTape() as inner:
+                inner.watch(points)
+                left, right = points[:, 0:1], points[:, 1:2]
+                y = ops.sum(left * right * right) * scale + (points * points).sum()
+            first = inner.gradient(y, points)
+            total = ops.sum(first)
+        return first, outer.gradient(total, points)
+
+    first, second = slopes(ops.convert_to_tensor(3.0))
+    left, right = np.hsplit(np.asarray(points), 2)
+    expected = np.hstack([3 * right**2, 6 * left * right]) + 2 * np.asarray(points)
+    np.testing.assert_allclose(first, expected, rtol=1e-6)
+    more = np.hstack([6 * right, 6 * left + 6 * right]) + 2
+    np.testing.assert_allclose(second, more, rtol=1e-6)
+    assert isinstance(points * points, np.ndarray)  # what was traced is over
+
+
+def test_rows_have_gradients_by_what_is_the_same_for_all() -> None:
+    dense = ganglion.layers.Dense(2)
+    rows = np.random.default_rng(0).normal(size=(4, 3)).astype("float32")
+    dense(rows)
+
+    def of_row(row: Any) -> Any:
+        with ganglion.GradientTape() as tape:
+            loss = ops.sum(dense(row[None]) ** 2)
+        return tape.gradient(loss, dense.trainable_variables)
+
+    kernel, bias = ops.vectorized_map(of_row, rows)
+    np.testing.assert_allclose(bias, 2 * (rows @ dense.kernel.numpy()), atol=1e-5)
+    np.testing.assert_allclose(
+        kernel, rows[:, :, None] * np.asarray(bias)[:, None], atol=1e-5
+    )
+
+
+def test_methods_take_dim_as_in_pytorch() -> None:
+    x = ops.convert_to_tensor(np.arange(6.0, dtype="float32").reshape(2, 3))
+    np.testing.assert_array_equal(x.sum(dim=1, keepdim=True), [[3], [12]])
+    traced = ganglion.function(lambda a: a.mean(dim=0))
+    np.testing.assert_array_equal(traced(x), [1.5, 2.5, 3.5])
+    with pytest.raises(TypeError, match=r"Tensor.max\(dim=\)"):
+        x.max(dim=1)  # of PyTorch's, it returns a pair

@@ -230,9 +230,31 @@ class Operators:
     __getitem__ = _binary("getitem")
 
 
+_BY_DIM = frozenset({
+    "sum", "mean", "prod", "argmax", "argmin", "any", "all", "squeeze", "cumsum",
+})  # fmt: skip
+
+
+def by_axis(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a method in NumPy's names; PyTorch's are accepted.
+
+    Its other methods with a `dim` do not return what NumPy's return.
+    """
+    if "dim" not in options and "keepdim" not in options:
+        return options
+    if name not in _BY_DIM:
+        raise TypeError(
+            f"Tensor.{name}(dim=) of PyTorch is not supported; use "
+            f"`keras.ops.{name}(x, axis=)`."
+        )
+    names = {"dim": "axis", "keepdim": "keepdims"}
+    return {names.get(key, key): value for key, value in options.items()}
+
+
 def _method(name: str, function: str | None = None) -> Any:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         options = {k: v for k, v in kwargs.items() if v is not None}  # as of `np.sum`
+        options = by_axis(name, options)
         return _functions[function or name](self, *args, **options)
 
     method.__name__, method.__doc__ = name, f"NumPy's `{name}`."
@@ -452,6 +474,18 @@ class Input(Value):
         _set(self, "name", name)
 
 
+class Leaf(Input):
+    """An input whose numbers are there: what gradients outside of a trace end in."""
+
+    __slots__ = ("array",)
+
+    array: np.ndarray
+
+    def __init__(self, name: str, array: np.ndarray) -> None:
+        super().__init__(name, array.shape, array.dtype)
+        _set(self, "array", array)
+
+
 class Constant(Value):
     """An array that is known when the graph is built."""
 
@@ -639,7 +673,7 @@ def arrays_behind(
         for value in toposort(values, ends=known):
             if value in known:
                 continue
-            if isinstance(value, Constant):
+            if isinstance(value, (Constant, Leaf)):
                 new[value] = value.array
             elif isinstance(value, Node):
                 arrays = [known[x] if x in known else new[x] for x in value.inputs]

@@ -90,7 +90,7 @@ def set_epsilon(value: float) -> None:
 
 
 def image_data_format() -> str:
-    """Return where layers expect the channels of images unless they are told."""
+    """Return where layers expect the channels of images by default."""
     return str(_choices["image_data_format"])
 
 
@@ -153,13 +153,13 @@ def stands_for_keras() -> bool:
 
 
 def backend_in_use() -> str:
-    """Return the backend in use, whatever a script is told."""
+    """Return the backend in use, whatever `backend()` returns to a script."""
     name = backend_choice()
     return _best_backend() if name == "auto" else name
 
 
 def backend_choice() -> str:
-    """Return the backend that was asked for; ``"auto"`` if none was."""
+    """Return the backend that was requested; ``"auto"`` if none was."""
     if _choices["backend"]:
         return str(_choices["backend"])
     chosen = environment_variable("GANGLION_BACKEND")
@@ -355,7 +355,7 @@ def closest(name: str, known: Iterable[str]) -> str:
 
 
 def known_backend(name: str, variable: str = "") -> str:
-    """Return the name of a backend; for an unknown name, say where it was given."""
+    """Return the name of a backend; refuse an unknown one, naming where it was set."""
     return _known(name, "backend", BACKENDS, variable)
 
 
@@ -385,7 +385,7 @@ def environment_variable(name: str) -> str:
 
 
 def _switch(variable: str, default: bool) -> bool:
-    """Return what a variable says that is on or off; an empty variable says nothing."""
+    """Return the value of an on/off variable; the default where it is empty."""
     text = environment_variable(variable).strip().lower()
     if not text:
         return default

@@ -235,7 +235,7 @@ class DataParallel(Distribution):
 
 
 class ModelParallel(Distribution):
-    """Variables spread over the devices as a map says."""
+    """Variables spread over the devices by a map."""
 
     def __init__(
         self,

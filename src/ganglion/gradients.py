@@ -109,7 +109,7 @@ class GradientTape:
             self.__enter__()
 
     def reset(self) -> None:
-        """Forget all that was recorded."""
+        """Discard all that was recorded."""
         self._recording, self._watched, self._spans = None, set(), []
         if self._is_open:
             if current_scope() is None:
@@ -470,7 +470,7 @@ def _grad_of(value: Value) -> Any:
 
 
 def zero_grad(variables: Sequence[Variable]) -> None:
-    """Forget the gradients of variables, and record what is computed from now on."""
+    """Clear the gradients of variables, and record what is computed from now on."""
     scope = current_scope()
     if scope is not None:
         for variable in variables:

@@ -1,7 +1,7 @@
 """Keras 2 spellings: accepted, with a warning for each, and what they switch on.
 
 A script that speaks Keras 2 (`lr=`, `fit_generator`, `keras.layers.core`, ...) also
-expects the few defaults that changed between Keras 2 and 3; `active()` tells.
+expects the few defaults that changed between Keras 2 and 3; see `active()`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ in_force = is_own = False
 
 
 class Keras2Warning(UserWarning):
-    """A Keras 2 spelling was accepted; the text says today's one."""
+    """A Keras 2 spelling was accepted; the text gives today's."""
 
 
 def note(old: str, new: str, *, changes_defaults: bool = True) -> None:
@@ -86,7 +86,7 @@ def set_learning_phase(phase: bool | None) -> None:
 
 
 class Changed(float):
-    """A default of Keras 3 that also knows what it was in Keras 2.
+    """A default of Keras 3 that also holds the one of Keras 2.
 
     It equals today's number; an argument that was really given is a plain float.
     """

@@ -135,7 +135,7 @@ def remat(f: F) -> F:
 
 
 class SymbolicScope:
-    """A block that says that Keras tensors are worked on; they know that themselves."""
+    """Keras' block for work on Keras tensors; here it changes nothing."""
 
     def __enter__(self) -> SymbolicScope:
         return self

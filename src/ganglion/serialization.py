@@ -122,7 +122,7 @@ class CustomObjectScope:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Forget them again."""
+        """Unregister them again."""
         _active.scopes.pop()
 
 
@@ -523,7 +523,7 @@ def _key(value: Any) -> Any:
 
 
 def passed(scope: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of an `__init__` from its ``locals()``, to hand them on.
+    """Return the arguments of an `__init__` from its ``locals()``, to pass them on.
 
     Every class spells out Keras' full signature; this saves spelling it out twice.
     """

@@ -1,4 +1,4 @@
-"""Keras tensors: placeholders that remember the calls which created them.
+"""Keras tensors: placeholders that hold the calls which created them.
 
 The functional API builds a graph of layer calls over shapes with unknown axes (None).
 It is replayed with exact shapes when a model is traced.
@@ -241,7 +241,7 @@ class Call:
         self.outputs: Any = None
 
     def bind(self, outputs: Any) -> Any:
-        """Remember the outputs, and let them remember this call."""
+        """Store the outputs, and store this call in them."""
         self.outputs = outputs
         for index, tensor in enumerate(tree.flatten(outputs)):
             if not is_symbolic(tensor):

@@ -74,7 +74,7 @@ class Recording:
         self._current.pop(variable, None)
 
     def watch(self, array: np.ndarray) -> None:
-        """Make an array a value that gradients can be asked for."""
+        """Make an array a value for which gradients can be computed."""
         if self.value_of(array) is None:
             value = self._start(array)
             self._watched[id(array)] = array, value
@@ -99,7 +99,7 @@ class Recording:
     # ---- computing ---------------------------------------------------------------
 
     def evaluate(self, values: Sequence[Value]) -> list[Tensor]:
-        """Compute values as tensors, and remember what depends on the recording."""
+        """Compute values as tensors, and record what depends on the recording."""
         new = arrays_behind(values, self.arrays)
         if any(self._continues(value) for value in new):
             for value, array in new.items():
@@ -356,7 +356,7 @@ class Tensor(np.ndarray):
 
     @property
     def is_recorded(self) -> bool:
-        """Whether the tape that is open knows where this tensor comes from."""
+        """Whether the tape that is open has recorded how this tensor was computed."""
         active = _active.recording
         if active is not None and active.value_of(self) is not None:
             return True

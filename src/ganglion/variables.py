@@ -476,7 +476,7 @@ class Scope:
         self.loss_owners.append(layer)
 
     def drop_losses(self, layers: Iterable[Any]) -> None:
-        """Forget what some layers added."""
+        """Discard the losses that some layers added."""
         dropped = set(map(id, layers))
         pairs = zip(self.loss_owners, self.losses, strict=True)
         kept = [pair for pair in pairs if id(pair[0]) not in dropped]
@@ -506,7 +506,7 @@ class Scope:
             variable.replace_numbers(array)
 
     def hand_over(self) -> None:
-        """Hand what was written to the stateless scope around a loop's body.
+        """Pass what was written to the stateless scope around a loop's body.
 
         Without one it would be lost: each round has values of its own.
         """
@@ -857,7 +857,7 @@ def _any_followed(parts: Any, scope: Scope | None) -> bool:
 
 
 def _constant(variable: Variable) -> Value:
-    """Return what a variable is now, as the leaf that tapes know if one is open."""
+    """Return a variable's value, as the leaf that tapes record if one is open."""
     if _active.overlay is not None and variable in _active.overlay:
         return read(_active.overlay[variable], variable.dtype)
     recording = tensors.recording()

@@ -1,4 +1,4 @@
-"""`keras.backend`, as old scripts know it: `K.mean`, `K.floatx`, `K.clear_session`.
+"""`keras.backend`, as in Keras 2: `K.mean`, `K.floatx`, `K.clear_session`.
 
 Each name is today's function under its old name; what worked on TensorFlow sessions
 and graphs is gone and says so.
@@ -598,7 +598,7 @@ def get_session() -> Any:
 
 
 def _get_available_gpus() -> list[str]:
-    """Return the names of the GPUs, which scripts for Keras 2 ask for in this way."""
+    """Return the names of the GPUs, as in Keras 2."""
     return ["/device:GPU:0"] if config.backend_in_use() == "cuda" else []
 
 

@@ -1,4 +1,4 @@
-"""What Keras 2's `keras.backend` asked of TensorFlow's graph: functions and gradients.
+"""The part of Keras 2's backend that needs a graph: functions and gradients.
 
 Keras tensors have such a graph; inside of a step that is traced, values do.
 """

@@ -105,7 +105,7 @@ class Callback:
         """Run before an epoch; epochs count from 0."""
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """Run after an epoch, with all metrics, those of validation as ``val_...``."""
+        """Run after an epoch, with all metrics; those of validation are ``val_...``."""
 
     @per_chunk
     def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
@@ -291,7 +291,7 @@ class CallbackList(Callback):
         self.set_params(params)
 
     def append(self, callback: Any) -> None:
-        """Add a callback at the end; refuse what is none."""
+        """Add a callback at the end; refuse other objects."""
         if inspect.isclass(callback):
             raise TypeError(
                 f"{callback.__name__} is a class: pass an instance, "

@@ -83,7 +83,7 @@ class ModelCheckpoint(MonitorCallback):
             ``.weights.h5`` (Keras 2's other names are accepted with a warning).
         monitor: The metric that decides which model is best.
         verbose: 1 for messages.
-        save_best_only: Whether to save only what is better than all before.
+        save_best_only: Whether to save only models that are better than all before.
         save_weights_only: Whether to save the weights instead of the model.
         mode: "min", "max", or "auto" to go by the metric.
         save_freq: "epoch", or a number of steps.
@@ -330,7 +330,7 @@ _NAME = re.compile(r"epoch-(\d+)-batch-(\d+)\.checkpoint")
 
 
 def _backup(name: str) -> dict[str, Any]:
-    """Return what is known of a backup by the name of a file in its folder."""
+    """Return the position of a backup, read off the name of a file in its folder."""
     fields = _NAME.fullmatch(name)
     if fields is None:
         raise ValueError(f"{name!r:.80} is not a backup")

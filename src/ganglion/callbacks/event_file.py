@@ -86,7 +86,7 @@ class EventFile:
         self._add("keras", payload, 0)
 
     def flush(self) -> None:
-        """Write to the file what was added."""
+        """Write the added records to the file."""
         if not self._waiting:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -138,7 +138,7 @@ class CSVLogger(Callback):
 
     Args:
         filename: The file.
-        separator: What stands between two values.
+        separator: The text between two values.
         append: Whether to append to an existing file.
 
     >>> CSVLogger("losses.csv", append=True).append

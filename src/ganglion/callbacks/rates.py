@@ -163,7 +163,7 @@ class ReduceLROnPlateau(MonitorCallback):
 
     Args:
         monitor: Name of the metric.
-        factor: What the learning rate is multiplied by.
+        factor: The number that the learning rate is multiplied by.
         patience: Epochs without improvement after which it is lowered.
         verbose: 1 for messages.
         mode: "min", "max", or "auto" to go by the metric.

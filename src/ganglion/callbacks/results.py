@@ -1,4 +1,4 @@
-"""Results of epochs and batches by name, also by the names that old scripts ask for."""
+"""Results of epochs and batches by name, also by the names in old scripts."""
 
 from __future__ import annotations
 

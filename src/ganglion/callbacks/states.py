@@ -94,7 +94,7 @@ def _named(callbacks: list[Any]) -> Iterator[tuple[str, Any]]:
 
 
 class _Stateless:
-    """Stands for a callback of another library, which has no `get_state`."""
+    """Replaces a callback of another library, which has no `get_state`."""
 
     def get_state(self) -> None:
         """Return None: there is no state."""

@@ -82,7 +82,7 @@ def processor() -> Iterator[Finding]:
 
 
 def cores() -> Iterator[Finding]:
-    """Compare the cores that there are with those that this process may use."""
+    """Compare the number of cores with the number that this process may use."""
     usable, threads = limits.usable_cores(), _threads()
     quota, real = limits.cpu_quota(), limits.physical_cores(usable)
     text = f"{len(usable)} of {os.cpu_count()} usable, {threads} threads in use"
@@ -115,7 +115,7 @@ def _threads() -> int:
 
 
 def memory() -> Iterator[Finding]:
-    """Check that a training fits into what is free, and into what is allowed."""
+    """Check that a training fits into the free memory, and into its limit."""
     free, limit = limits.free_memory(), limits.memory_limit()
     if free is None and limit is None:
         return

@@ -142,7 +142,7 @@ def parsed(requirement: str) -> tuple[str, str]:
 
 
 def fits(version: str, wanted: str) -> bool:
-    """Return whether a version is one of those that will do.
+    """Return whether a version is accepted.
 
     >>> fits("2.13.0+cpu", "==2.13.0"), fits("0.50.0", ">=0.45,<0.50")
     (True, False)

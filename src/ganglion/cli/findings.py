@@ -1,4 +1,4 @@
-"""What a check of `ganglion doctor` finds."""
+"""The findings of the checks of `ganglion doctor`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Check(Protocol):
 
 
 def size(count: float) -> str:
-    """Return bytes for people.
+    """Return a number of bytes in readable units.
 
     >>> size(1_500_000), size(2.5e9)
     ('2 MB', '2.5 GB')

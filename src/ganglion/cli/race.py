@@ -267,7 +267,7 @@ def _race_pretrained(
 
 
 def _run_pretrained(data: Any, folder: Path, race: Any) -> None:
-    """Run what is missing of a race from a pretrained start."""
+    """Run the missing runs of a race from a pretrained start."""
     from ganglion.race import pretrained
 
     try:
@@ -312,7 +312,7 @@ def _free(folder: Path) -> Path:
 
 
 def _conclude(race: Any, folder: Path) -> None:
-    """Write the pages and print the tables of what was measured."""
+    """Write the pages and print the tables of the results."""
     from ganglion.race.report import html, markdown, terminal_tables
 
     if not race.finished:

@@ -65,7 +65,7 @@ class DamageError(Exception):
 
 
 class Record:
-    """What a data set is kept as, arrays by name: the methods of such named tuples."""
+    """The methods of a data set's record, a named tuple of arrays."""
 
     __slots__ = ()
 
@@ -185,7 +185,7 @@ def _array(file: IO[bytes], size: int) -> Any:
 
 
 def npy_head(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Read what comes before the numbers of an array: its shape and type."""
+    """Read the header of an array: its shape and type."""
     version = np.lib.format.read_magic(file)
     read_head = {
         (1, 0): np.lib.format.read_array_header_1_0,

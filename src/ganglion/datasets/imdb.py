@@ -49,7 +49,7 @@ def load_data(
         seed: Of the mixing.
         start_char: The number before each review; None for none.
         oov_char: The number of words that are left out; None to drop them.
-        index_from: What is added to the number of each word.
+        index_from: The number that is added to the index of each word.
         **kwargs: Keras 2's `nb_words`, which is `num_words` today.
 
     >>> (x_train, y_train), (x_test, y_test) = load_data()  # doctest: +SKIP

@@ -65,7 +65,7 @@ class KerasFile:
     Args:
         name: The name of the file.
         digest: Its published checksum.
-        record: What it is decoded to.
+        record: The type of the decoded data.
         decode: Decodes its bytes.
     """
 
@@ -75,15 +75,15 @@ class KerasFile:
     decode: Callable[[bytes], Record]
 
     def decoded(self, data: bytes) -> Record:
-        """Return what the bytes of the file hold, if they are the published ones."""
+        """Decode the bytes of the file; refuse any but the published ones."""
         return self.decode(verified(data, self.digest, self.name))
 
     def fetched(self, read: Reader) -> Record:
-        """Return what the file holds, from any source."""
+        """Decode the file, from any source."""
         return self.decoded(read(self.name))
 
     def kept(self, file: IO[bytes]) -> Record:
-        """Return what a file in the cache holds: a sealed one, or Keras' own."""
+        """Decode a file in the cache: a sealed one, or Keras' own."""
         with zipfile.ZipFile(file) as archive:
             is_sealed = f"{SEAL}.npy" in archive.namelist()
         file.seek(0)
@@ -106,9 +106,9 @@ class KerasFile:
         """Return the data set that the file is.
 
         Args:
-            name: What it is called in code.
-            title: What it is called in messages.
-            shapes: Those of the training and of the test data.
+            name: Its name in code.
+            title: Its name in messages.
+            shapes: The shapes of the training and the test data.
             copies: Where else it can be had.
         """
         return DataSet(

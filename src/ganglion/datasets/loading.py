@@ -77,8 +77,8 @@ class DataSet:
     """All that is known of a data set before it is fetched.
 
     Args:
-        name: What it is called in code.
-        title: What it is called in messages.
+        name: Its name in code.
+        title: Its name in messages.
         train_shape: The shape of the training data.
         test_shape: The shape of the test data.
         sha256: The sum of its arrays; None if `read` and the sources check them.

@@ -51,7 +51,7 @@ def load_data(
         seed: Of the mixing before the split.
         start_char: The number before each newswire; None for none.
         oov_char: The number of words that are left out; None to drop them.
-        index_from: What is added to the number of each word.
+        index_from: The number that is added to the index of each word.
 
     >>> (x_train, y_train), (x_test, y_test) = load_data()  # doctest: +SKIP
     """

@@ -58,7 +58,7 @@ class _PickledArray:
 
 
 class _PickledType:
-    """The type of such an array: of objects, which must be told to be believed."""
+    """The type of such an array: `object`."""
 
 
 def _new_array(kind: Any, shape: Any, code: Any) -> _PickledArray:
@@ -222,7 +222,7 @@ def word_index(name: str, title: str, md5: str) -> DataSet:
 
     Args:
         name: The name of its file without the ending.
-        title: What it is called in messages.
+        title: Its name in messages.
         md5: The sum of the file; Keras publishes no other.
     """
 

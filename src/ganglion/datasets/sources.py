@@ -200,7 +200,7 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _reason(output: str, status: int) -> str:
-    """The line of a program's output that says best why it failed."""
+    """Return the line of a program's output that explains best why it failed."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.lower().startswith(("npm err", "e:"))]
     # npm ends with where its log file is, and apt with a summary: the first is better.

@@ -1,4 +1,4 @@
-"""Why a model says what it says: class activation maps, as arrays and as pictures."""
+"""Why a model predicts a class: class activation maps, as arrays and as pictures."""
 
 from ganglion.explain.maps import (
     ActivationMaps,

@@ -43,7 +43,7 @@ class Pictures:
 
 @dataclass(frozen=True)
 class Gallery:
-    """What a gallery shows: a row an image, in the order of the images."""
+    """The contents of a gallery: a row an image, in the order of the images."""
 
     paths: list[str]  # below its folder
     predicted: np.ndarray

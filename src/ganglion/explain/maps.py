@@ -44,7 +44,7 @@ _NOT_FEATURES = (
 
 
 class ActivationMaps(NamedTuple):
-    """The maps of some images, and what they belong to."""
+    """The maps of some images, with the classes and scores that they explain."""
 
     maps: np.ndarray  # (images, height, width)
     classes: np.ndarray  # the class each map is of
@@ -252,7 +252,7 @@ def _wanted(class_index: Any, rows: int, classes: int) -> np.ndarray:
 
 
 class Inside:
-    """The tensors of a network, those of inner models among them."""
+    """The tensors of a network, including those of inner models."""
 
     def __init__(self, network: Network) -> None:
         self.network = network

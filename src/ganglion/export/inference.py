@@ -257,7 +257,7 @@ def identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> list[str]:
 
 
 def _arguments(model: Any, signature: Any, values: list[Input]) -> Any:
-    """Return what the model is called with."""
+    """Return the arguments that the model is called with."""
     network = model._network
     if network is not None:
         structure = tree.pack(network.inputs, values)

@@ -51,7 +51,7 @@ Skipped = tuple[Path, str]  # a file that cannot be read, and why
 
 
 def new_model(data: ImageFolder, augmented: bool = True) -> Any:
-    """Return a network for the images, which knows their classes."""
+    """Return a network for the images, which stores the names of their classes."""
     rate = networks.first_rate(len(data.train))
     recipe = networks.recipe_of(data, augmented=augmented, rate=rate)
     model = recipes.build(recipe)
@@ -60,7 +60,7 @@ def new_model(data: ImageFolder, augmented: bool = True) -> Any:
 
 
 def remember(model: Any, data: ImageFolder, **more: Any) -> None:
-    """Note in a model what `predict` and `evaluate` need to know."""
+    """Store in a model what `predict` and `evaluate` need."""
     model.notes = model.notes | {
         "class_names": list(data.classes),
         "images": data.form.as_data(),

@@ -190,7 +190,7 @@ class Layer(OtherApis):
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         """Return the mask of the outputs, from that of the inputs.
 
-        It is asked for where `supports_masking` is set: here, or by writing this.
+        It is called where `supports_masking` is set, by a class or by overriding this.
         """
         return previous_mask
 
@@ -360,7 +360,7 @@ class Layer(OtherApis):
         return self._call_on_arrays(args, kwargs)
 
     def symbolic_call(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the Keras tensors that a call on some gives, and remember the call."""
+        """Call the layer on Keras tensors, and record the call."""
         return self._call_symbolic(args, kwargs)
 
     def _call_symbolic(self, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -392,7 +392,7 @@ class Layer(OtherApis):
         return outputs_by_shape(self, args, kwargs)
 
     def _follows_shape_rule(self) -> bool:
-        """Return whether a trace for floats would tell no more than the shape rule.
+        """Return whether the shape rule gives all that a trace for floats would give.
 
         The outputs have the type that the layer computes in, if the inputs have it.
         """
@@ -487,8 +487,8 @@ class Layer(OtherApis):
     def _keeping_weights(self) -> Iterator[None]:
         """Put weights back behind a call that sets others in their place.
 
-        In Keras 2 a call was made once, and could replace a kernel by what it computed
-        from it; here every trace is to begin with the kernel itself.
+        Keras 2 called a layer once, and that call could replace a kernel by a value
+        computed from it; here every trace must begin with the kernel itself.
         """
         held = [
             (layer, name, value)
@@ -541,7 +541,7 @@ class Layer(OtherApis):
                 self._build_once(shapes)
 
     def _is_built_for_calls(self) -> bool:
-        # One that is built at once still remembers the shape of its first input.
+        # A layer that is built at once still stores the shape of its first input.
         return self.built and (self._build_shape is not None or not self.built_at_once)
 
     def _build_once(self, shapes: Any) -> None:
@@ -672,7 +672,7 @@ class Layer(OtherApis):
 
     @property
     def dtype_policy(self) -> DTypePolicy:
-        """What the layer computes in, and the type of its weights."""
+        """The types that the layer computes in and stores its weights in."""
         return self._dtype_policy
 
     @dtype_policy.setter
@@ -752,8 +752,8 @@ class Layer(OtherApis):
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an equal layer, read off `__init__`.
 
-        It is plain data, as in Keras. A `get_config` of one's own gets those of the
-        class above, without its own: it adds them itself.
+        It is plain data, as in Keras. A subclass with its own `get_config` gets the
+        arguments of the class above, and adds its own.
         """
         config: dict[str, Any] = {"name": self.name, "trainable": self.trainable}
         config["dtype"] = dtype_policies.serialize(self.dtype_policy)
@@ -792,7 +792,7 @@ class Layer(OtherApis):
 def activated(layer: Any, outputs: Any) -> Any:
     """Return a layer's outputs behind its activation, which may have been taken away.
 
-    `layer.activation = None` is how scripts look at what a layer gives before it.
+    Scripts set `layer.activation = None` to get a layer's outputs before it.
     """
     is_linear = layer.activation is None or layer.activation is activations.linear
     return outputs if is_linear else layer.activation(outputs)

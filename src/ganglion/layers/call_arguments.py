@@ -62,7 +62,7 @@ def check_first(layer: Any, args: Any) -> None:
 
 
 def check_inputs_of_build(layer: Any, shapes: dict[str, Any]) -> None:
-    """Refuse a call without an input that `build` wants to know the shape of."""
+    """Refuse a call without an input whose shape `build` needs."""
     wanted = inspect.signature(layer.build).parameters.values()
     for parameter in wanted:
         is_open = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
@@ -102,8 +102,8 @@ def training_by_name(
 def resolve_training(layer: Any, kwargs: dict[str, Any], scope: Scope) -> None:
     """Set `training` for this call, and for the layers that it calls.
 
-    As in Keras: what is given counts, then what the call around it has, then the
-    default of this `call`.
+    As in Keras: an explicit argument comes first, then that of the call around it, then
+    the default of this `call`.
     """
     parameter = call_signature(layer).parameters.get("training")
     explicit = kwargs.get("training")

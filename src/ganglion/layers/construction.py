@@ -19,19 +19,19 @@ from ganglion.serialization import (
 from ganglion.symbolic import KerasTensor
 from ganglion.variables import current_scope, suspended
 
-# Arguments that Keras 2 accepted on every layer, to say the shape of the input.
+# Arguments that Keras 2 accepted on every layer, for the shape of the input.
 _INPUT_HINTS = ("input_shape", "batch_input_shape", "input_dim", "batch_size")
 
 
 def checked_name(name: Any) -> str | None:
-    """Return the name of a layer; refuse what is none."""
+    """Return the name of a layer; refuse anything but a string."""
     if name is not None and not isinstance(name, str):
         raise ValueError(f"`name` must be a string, got {name!r}.")
     return name
 
 
 def checked_trainable(trainable: Any) -> bool:
-    """Return whether a layer learns; refuse what is neither True nor False."""
+    """Return whether a layer learns; refuse anything but True and False."""
     if not isinstance(trainable, (bool, np.bool_)):
         raise ValueError(
             f"Expected `trainable` to be a boolean, True or False, got {trainable!r}."
@@ -100,7 +100,7 @@ def arguments_of(layer: Any) -> dict[str, Any]:
 
 
 def as_plain_data(value: Any) -> Any:
-    """Return objects and functions as their files have them; what has no name stays."""
+    """Return objects and functions in serialized form, nameless ones as they are."""
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
         kind = tuple if isinstance(value, tuple) else list
         return kind(as_plain_data(item) for item in value)
@@ -116,11 +116,11 @@ def as_plain_data(value: Any) -> Any:
 
 
 class UnknownArgumentError(TypeError, ValueError):
-    """An argument that nothing knows: a TypeError in Python, a ValueError in Keras."""
+    """An unknown argument: a TypeError in Python, a ValueError in Keras."""
 
 
 def refuse_unknown(cls: type, arguments: dict[str, Any]) -> None:
-    """Refuse arguments that no constructor of a layer knows, with the nearest name."""
+    """Refuse arguments that no constructor of a layer has, with the nearest name."""
     known: dict[str, Any] = {}
     for base in cls.__mro__[:-1]:
         known |= inspect.signature(base.__init__).parameters  # type: ignore[misc]
@@ -268,7 +268,7 @@ class OldShape:
         self.end = end
 
     def __get__(self, layer: Any, kind: type | None = None) -> Any:
-        """Return the shape of what the layer was first called on, or returned."""
+        """Return the shape of the first call's inputs, or of its outputs."""
         if layer is None:
             return self
         tensors = getattr(layer, self.end)
@@ -281,7 +281,7 @@ class OldShape:
 
 
 def kept_value(layer: Any, name: str, value: Any) -> Any:
-    """Return what a layer keeps of an argument: its attribute, else the argument."""
+    """Return a layer's attribute of an argument's name, else the argument."""
     if isinstance(getattr(type(layer), name, None), OldShape):
         return vars(layer).get(name, value)
     return getattr(layer, name, value)

@@ -157,7 +157,7 @@ class Embedding(Quantizable):
         super().__init__(**kwargs)
         keep(self, locals())
         if self.input_hint is None and (length is not None or keras2.in_force):
-            # As a first layer of Keras 2, it always knew its input.
+            # As a first layer of Keras 2, it always had the shape of its input.
             lengths = length if isinstance(length, (list, tuple)) else [length]
             self.input_hint = (None, *lengths)
         self.supports_masking = mask_zero

@@ -122,7 +122,7 @@ class _SpatialDropout(Dropout):
         return _dropped(self, inputs, noise_shape)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments; Keras knows no `trainable` and no policy here."""
+        """Return the arguments; in Keras they include no `trainable` and no policy."""
         config = super().get_config() | {"dtype": self.dtype}
         return {k: v for k, v in config.items() if k != "trainable"}
 

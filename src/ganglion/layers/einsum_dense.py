@@ -1,4 +1,4 @@
-"""EinsumDense: a kernel that meets its inputs as an einsum equation says."""
+"""EinsumDense: a kernel that is multiplied to its inputs by an einsum equation."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _axes_without(letters: str, others: str) -> tuple[int, ...]:
 def _arranged(scale: Any, letters: str, wanted: str) -> Any:
     """Return an array with axes of these letters as one with axes of others.
 
-    Axes that are not wanted have the size one, and so have those that are new.
+    Axes that are dropped must have the size one; axes that are added get it.
     """
     shape = ops.shape(scale)
     kept = [x for x in wanted if x in letters]

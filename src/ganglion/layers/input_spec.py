@@ -55,7 +55,7 @@ class InputSpec:
         return cls(**config)
 
     def refusal(self, shape: tuple[int | None, ...]) -> str | None:
-        """Say in Keras' words why a shape does not fit, None if it does."""
+        """Return why a shape does not fit, in Keras' words; None if it does."""
         actual = f"found ndim={len(shape)}"
         if self.ndim is not None and len(shape) != self.ndim:
             return f"expected ndim={self.ndim}, {actual}"

@@ -71,7 +71,7 @@ class InputLayer(Layer):
         self._calls.append(call)
 
     def call(self) -> None:
-        """Return nothing: what comes in is what the model was called on."""
+        """Return no outputs: they are the arguments of the model's call."""
 
     @property
     def input(self) -> Any:

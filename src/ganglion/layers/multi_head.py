@@ -224,7 +224,7 @@ class _HeadedAttention(Layer):
         return_attention_scores: bool = False,
         use_causal_mask: bool = False,
     ) -> tuple[Any, Any]:
-        """Return what each head reads, and the scores where they are asked for.
+        """Return what each head reads, and the scores where they are requested.
 
         The mask of `call` is causal already, where that is wanted.
         """
@@ -262,7 +262,7 @@ class _HeadedAttention(Layer):
 
 
 def _another(initializer: Any) -> Any:
-    """Return a like initializer that draws other numbers, unless its seed is fixed."""
+    """Return a copy of an initializer; without a fixed seed, it draws other numbers."""
     if not hasattr(initializer, "get_config"):
         return initializer
     return type(initializer).from_config(initializer.get_config())

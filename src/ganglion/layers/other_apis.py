@@ -14,7 +14,7 @@ from ganglion.variables import current_scope, suspended
 
 
 class _ReportedMean(Mean):
-    """The mean of what a layer hands to `add_metric`."""
+    """The mean of what a layer passes to `add_metric`."""
 
 
 class OtherApis(WeightHolder):
@@ -91,7 +91,7 @@ class OtherApis(WeightHolder):
         return self
 
     def parameters(self, recurse: bool = True) -> Any:
-        """Refuse what optimizers of PyTorch ask a model for."""
+        """Refuse: optimizers of PyTorch would take the weights from here."""
         raise NotImplementedError(
             f"{type(self).__name__}.parameters: optimizers of PyTorch do not train "
             "models of Ganglion. Use one of `keras.optimizers`: `loss.backward()`, "

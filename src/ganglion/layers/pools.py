@@ -242,7 +242,7 @@ class _AdaptiveMax(_AdaptivePooling):
 
 @export("keras.layers")
 class AdaptiveAveragePooling1D(_AdaptiveAverage, rank=1):
-    """The average of as many windows over steps as asked for.
+    """The average of each of a fixed number of windows over steps.
 
     >>> import numpy as np
     >>> x = np.arange(6, dtype="float32").reshape(1, 6, 1)
@@ -263,7 +263,7 @@ class AdaptiveAveragePooling2D(_AdaptiveAverage, rank=2):
 
 @export("keras.layers")
 class AdaptiveAveragePooling3D(_AdaptiveAverage, rank=3):
-    """The average of as many windows over volumes as asked for.
+    """The average of each of a fixed number of windows over volumes.
 
     >>> import numpy as np
     >>> x = np.arange(8, dtype="float32").reshape(1, 2, 2, 2, 1)
@@ -274,7 +274,7 @@ class AdaptiveAveragePooling3D(_AdaptiveAverage, rank=3):
 
 @export("keras.layers")
 class AdaptiveMaxPooling1D(_AdaptiveMax, rank=1):
-    """The largest element of as many windows over steps as asked for.
+    """The largest element of each of a fixed number of windows over steps.
 
     >>> import numpy as np
     >>> x = np.arange(6, dtype="float32").reshape(1, 6, 1)
@@ -296,7 +296,7 @@ class AdaptiveMaxPooling2D(_AdaptiveMax, rank=2):
 
 @export("keras.layers")
 class AdaptiveMaxPooling3D(_AdaptiveMax, rank=3):
-    """The largest element of as many windows over volumes as asked for.
+    """The largest element of each of a fixed number of windows over volumes.
 
     >>> import numpy as np
     >>> x = np.arange(8, dtype="float32").reshape(1, 2, 2, 2, 1)

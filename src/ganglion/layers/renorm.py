@@ -1,4 +1,4 @@
-"""Batch renormalization: what a batch was normalised by is brought to the long run."""
+"""Batch renormalization: a batch's statistics are corrected by moving averages."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ class Normalization(Layer):
         return ops.reshape(ops.cast(statistic, self.compute_dtype), shape)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments; what was adapted is a weight."""
+        """Return the arguments; adapted statistics are weights."""
         config = super().get_config()
         has_statistics = self.input_mean is not None
         config["mean"] = self.input_mean.tolist() if has_statistics else None  # type: ignore[union-attr]

@@ -59,7 +59,7 @@ class Tracker:
 
     @property
     def variables(self) -> list[Variable]:
-        """The variables, those that were trainable when they came first."""
+        """The variables; first those that were trainable when they were added."""
         return [*self._now("trainable"), *self._stores["fixed"]]
 
     @property
@@ -96,7 +96,7 @@ class Tracker:
     # ---- what comes and goes -----------------------------------------------------
 
     def track(self, value: Any) -> Any:
-        """Note what a value holds; return it, with containers that report changes."""
+        """Track a value's contents; return it, with containers that report changes."""
         kind = self._kind(value)
         if kind is not None:
             if id(value) not in self._known:
@@ -114,7 +114,7 @@ class Tracker:
         return value
 
     def watch(self, value: Any) -> None:
-        """Note what a value holds, now and later, and leave it as it is."""
+        """Track the contents of a value, now and later, without replacing it."""
         if not isinstance(value, (list, dict, set, deque)):
             self.track(value)
         elif not any(container is value for container in self._watched):
@@ -139,7 +139,7 @@ class Tracker:
         return "seeds" if isinstance(value, SeedGenerator) else None
 
     def untrack(self, value: Any) -> None:
-        """Forget a thing that was taken out of its container."""
+        """Stop tracking an object that was removed from its container."""
         if id(value) in self._known:
             self._known.discard(id(value))
             for store in self._stores.values():
@@ -147,7 +147,7 @@ class Tracker:
 
 
 class WeightHolder:
-    """The part of a `Layer` that knows its weights.
+    """The part of a `Layer` that holds its weights.
 
     They are those created by `add_weight` and those held in attributes.
     """
@@ -197,7 +197,7 @@ class WeightHolder:
         return value
 
     def _untrack_variable(self, variable: Variable) -> None:
-        """Forget a variable; returns None, to be set in its place."""
+        """Stop tracking a variable; return None, to be set in its place."""
         self._tracker.untrack(variable)
 
     @property
@@ -295,7 +295,7 @@ class WeightHolder:
 
     @property
     def _trainable_weights(self) -> list[Variable]:
-        """Keras 2's list of a layer's own weights; what is added to it is tracked."""
+        """Keras 2's list of a layer's weights; variables added to it are tracked."""
         return self._own_weights_of_keras2(True)
 
     @_trainable_weights.setter
@@ -393,7 +393,7 @@ def _contents(container: Any) -> list[Any]:
 
 
 class _Tracked:
-    """What the containers below share: they report changes to a tracker."""
+    """The base of the containers below, which report changes to a tracker."""
 
     tracker: Tracker | None = None
 

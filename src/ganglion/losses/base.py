@@ -63,7 +63,7 @@ def checked_reduction(reduction: str | None) -> str | None:
 
 
 def float_type(dtype: Any) -> str:
-    """Return what a type or a policy computes in; None is the default float type."""
+    """Return the compute type of a type or a policy; None is the default float type."""
     return dtype_policies.get(dtype).compute_dtype if dtype else config.floatx()
 
 
@@ -111,7 +111,7 @@ class Loss:
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """Return the loss of a batch, weighted and reduced.
 
-        What the mask of the predictions leaves out does not count.
+        Samples that the mask of the predictions excludes do not count.
         """
         mask = get_keras_mask(y_pred)
         y_pred = tree.map_leaves(self._prediction, to_array(y_pred))

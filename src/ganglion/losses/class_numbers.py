@@ -153,7 +153,7 @@ ctc.takes_class_numbers = True
 
 
 class CTC(FunctionLoss, fn=ctc):
-    """Sequences whose labels say what comes, and not when.
+    """Connectionist temporal classification: labels have an order, but no times.
 
     >>> import numpy as np
     >>> labels, scores = np.array([[1, 2]]), np.zeros((1, 4, 3), "float32")

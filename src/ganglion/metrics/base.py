@@ -85,7 +85,7 @@ class Metric:
         raise NotImplementedError(f"{type(self).__name__} does not define `result`.")
 
     def reset_state(self) -> None:
-        """Forget all batches: every variable becomes zero."""
+        """Set every variable to zero."""
         for variable in self.variables:
             variable.assign(np.zeros(variable.shape, variable.dtype))
 

@@ -182,7 +182,7 @@ def compile_config(model: Model) -> dict[str, Any] | None:
 
 
 def compile_from_config(model: Model, config: dict[str, Any]) -> None:
-    """Compile a model as its configuration says; create the optimizer's slots."""
+    """Compile a model by its configuration; create the optimizer's slots."""
     if type(model).compile is not Model.compile:
         warnings.warn(
             "`compile()` was not called as part of model loading because the model's "

@@ -63,7 +63,7 @@ class Function(Operation):
         return outputs
 
     def _check_shapes(self, inputs: Any) -> None:
-        """Refuse arrays whose sizes are others than those of the Keras tensors."""
+        """Refuse arrays whose sizes differ from those of the Keras tensors."""
         for value, tensor in zip(tree.flatten(inputs), self.inputs, strict=True):
             shape = tuple(getattr(value, "shape", np.shape(value)))
             fits = len(shape) == len(tensor.shape) and all(

@@ -175,12 +175,12 @@ class Network:
         return total
 
     def refuse_too_many_calls(self, name: str) -> None:
-        """Say at once that a model within models is too large to be unfolded."""
+        """Refuse, before tracing, nested models that are too large to be unfolded."""
         if self.unfolded_calls > MOST_CALLS:
             raise too_many_calls(name)
 
     def standard(self, inputs: Any) -> list[Any]:
-        """Match what was given with the inputs: by position, or by name."""
+        """Match the arguments with the inputs: by position, or by name."""
         is_traced = isinstance(inputs, Value)  # and so no text
         if len(self.flat_inputs) == 1 and not is_traced and is_text(inputs):
             inputs = as_text_array(inputs, "The input of the model")
@@ -338,7 +338,7 @@ def _is_plain(operation: Any) -> bool:
 def shared(
     network: Network, call: Callable[..., Any], args: Any, kwargs: dict[str, Any]
 ) -> Any:
-    """Return what a call gives, or what an equal one gave before.
+    """Return the outputs of a call, or those of an equal call before.
 
     A call that assigns or draws something, or adds a loss, is never left out; neither
     is one after that.

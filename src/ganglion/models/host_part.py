@@ -72,13 +72,13 @@ class HostPart:
 
     @property
     def crossing(self) -> list[KerasTensor]:
-        """The tensors of all numbers that cross over, also those of nested models."""
+        """The tensors that pass to the compiled part, nested models included."""
         inner = [_part(call).crossing for call in self.nested]
         return [*self.outputs, *(tensor for part in inner for tensor in part)]
 
     @property
     def reason_against_steps(self) -> str | None:
-        """Why no step can be compiled behind this part, None if it can be."""
+        """The reason why no step can be compiled after this part, None if it can be."""
         for call in self.calls:
             layer = call.operation
             is_layer = isinstance(layer, Layer)

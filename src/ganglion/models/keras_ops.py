@@ -261,7 +261,7 @@ class Operation:
     def _in_our_order(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Put what the op was made with between the arguments of its call.
+        """Insert the op's constructor arguments between the arguments of its call.
 
         `average(x, axis, weights)` is called there with `x, weights` alone.
         """

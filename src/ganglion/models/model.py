@@ -351,7 +351,7 @@ class Model(OldMethods):
         Args:
             filepath: Where to.
             format: One of `ganglion.export.formats`; by default that of the suffix.
-            verbose: Whether to print what was written; by default yes.
+            verbose: Whether to print the paths of the files; by default yes.
             input_signature: The shape and type of each input, where the model leaves
                 sizes open.
             kwargs: Options of the format, see `docs/export.md`.

@@ -242,7 +242,7 @@ def _refuse_several_arguments(layer: Layer) -> None:
 
 
 def _input_hint(layer: Layer) -> Any:
-    """Return the batch shape that a first layer knows about its input."""
+    """Return the batch shape of the input, from the arguments of a first layer."""
     if layer.input_hint is not None:
         return layer.input_hint
     inner = _network_of(layer)

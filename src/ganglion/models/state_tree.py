@@ -17,7 +17,7 @@ KINDS = (
 
 
 def variables_of(model: Any, kind: str) -> list[Variable]:
-    """Return the variables of a kind; those of an optimizer after `compile`."""
+    """Return the variables of a kind; an optimizer has some after `compile`."""
     if kind == "optimizer_variables":
         return [] if model.optimizer is None else list(model.optimizer.variables)
     return list(getattr(model, kind))

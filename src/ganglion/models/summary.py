@@ -87,7 +87,7 @@ def operations_and_calls(model: Any) -> tuple[list[Any], list[Call]]:
 
 
 def _is_chain(calls: list[Call]) -> bool:
-    """Whether every call has a single source and use, so that the order says it all."""
+    """Whether every call has a single source and use: the order shows all of them."""
     within = set(calls)
     used = [x.call for call in calls for x in call.inputs if x.call in within]
     sources = [call for call in calls if not call.inputs]
@@ -168,7 +168,9 @@ def output_shape(layer: Any, calls: Sequence[Call] = ()) -> str:
         several = isinstance(shape, dict)  # of arguments, by their names
         known = layer.compute_output_shape
         return _shape_text(known(**shape) if several else known(shape))
-    except Exception:  # a layer of the user's, called in a way only its model knows
+    except (
+        Exception
+    ):  # a layer of the user's, which a subclassed model calls by its own rules
         return "?"
 
 

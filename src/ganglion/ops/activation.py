@@ -1,4 +1,4 @@
-"""Activations: what stands between one layer and the next."""
+"""Activation functions."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def softplus(x: Any) -> Any:
 
 
 def softplus_parts(value: Value) -> tuple[Value, Value]:
-    """Return the straight lines that softplus is close to, and what it lies above them.
+    """Return the asymptote of softplus, max(x, 0), and its distance from it.
 
     At 0 both have the slope from above, 1 and -1/2: together 1/2, which is right. With
     an absolute value, whose slope there is 0, they would not add up.

@@ -58,7 +58,7 @@ def require_range(
     """Refuse numbers out of a range, now if they are known, else before a step."""
     limit = Limit(low, high, _reader(origin.here()), are_labels)
     if unknown_size() in value.shape:
-        return  # as many numbers as an unknown axis is long: a real trace will know
+        return  # as many numbers as an unknown axis is long: only a real trace has it
     numbers = _known(value)
     if numbers is not None:
         index = limit.first_bad(numbers)

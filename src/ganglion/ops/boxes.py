@@ -221,7 +221,7 @@ def affine_transform(
 def _inverse_affine(
     numbers: list[Value], translation: tuple[Any, Any], center: tuple[Any, Any]
 ) -> Value:
-    """Return the (images, 2, 3) matrices that undo what is done to the images."""
+    """Return the (images, 2, 3) matrices of the inverse transformations."""
     *angles, scale = numbers
     turn, slant_x, slant_y = (-angle * (math.pi / 180) for angle in angles)
     start_x, start_y = center[0] - translation[0], center[1] - translation[1]

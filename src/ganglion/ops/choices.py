@@ -53,7 +53,7 @@ def _is_traced(x: Any) -> bool:
 
 
 class _Outcome(NamedTuple):
-    """What a function returned, assigned and added to the loss."""
+    """The result of a function, with the variables and losses that it wrote."""
 
     result: Any
     writes: dict[Any, Any]

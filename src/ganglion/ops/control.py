@@ -32,7 +32,7 @@ def scan(
     reverse: bool = False,
     unroll: int | bool = 1,
 ) -> tuple[Any, Any]:
-    """Call a function for every row of the first axis, handing on what it carries.
+    """Call a function for every row of the first axis, passing its carry on.
 
     ``f(carry, x)`` returns the next carry, of the same shape and type, and what is
     stacked. The loop is compiled as a loop, whatever its length, so `unroll` changes

@@ -145,7 +145,7 @@ def _searched(
 ) -> list[tuple[tuple[int, ...], float]]:
     """Return the best labels of one row with their log probabilities, best first.
 
-    Of each label that is still in the beam we know the probability of all alignments
+    For each label that is still in the beam we have the probability of all alignments
     that end in a blank, and of those that end in its last class.
     """
     beam: dict[tuple[int, ...], tuple[float, float]] = {(): (0.0, -np.inf)}

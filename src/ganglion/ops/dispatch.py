@@ -1,4 +1,4 @@
-"""How an op finds out what it works on: a trace, Keras tensors, or plain arrays."""
+"""How an op detects what its operands are: traced, Keras tensors, or plain arrays."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _PLAIN = frozenset({Node, Input, Number, Variable, float, int, str})
 
 
 class _Calls(threading.local):
-    """How many ops are being called: those inside of another hand on values."""
+    """How many ops are being called: those inside of another return values."""
 
     depth = 0
 

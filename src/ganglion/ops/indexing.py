@@ -94,7 +94,7 @@ def _spelled_out(value: Value, keys: list[Any]) -> list[Any]:
 
 
 def _places(key: Any, size: int) -> Any:
-    """Return what an array of truths holds true, other keys as they are."""
+    """Return the indices of a boolean array's true elements, other keys as they are."""
     mask = call_function("numbers", read(key)) if _is_mask(key) else None
     if mask is None:
         return key
@@ -327,7 +327,7 @@ def scatter(indices: Any, values: Any, shape: Any) -> Any:
 def scatter_update(
     inputs: Any, indices: Any, updates: Any, reduction: str | None = None
 ) -> Any:
-    """Replace elements at rows of coordinates, or combine them with what is there.
+    """Replace elements at rows of coordinates, or combine them with the old ones.
 
     `reduction` is None, "add", "max", "min" or "mul".
     """

@@ -51,7 +51,7 @@ def affine(
 
     With ``to_column = (a, b, c)`` and ``to_row = (d, e, f)``, one number for each image
     or one for all, it is read at column ``a column + b row + c`` and row
-    ``d column + e row + f``. None for `b` or `d` says that there is no turning, and
+    ``d column + e row + f``. None for `b` or `d` means that nothing is rotated, and
     spares most of the arithmetic. `flips` are conditions for each image: whether the
     result is mirrored from left to right and from top to bottom.
     """
@@ -99,7 +99,7 @@ def sampled(
     """Return images read at coordinates.
 
     `rows` has the shape (images or 1, rows or 1, 1 or width times channels), `columns`
-    (images or 1, 1 or rows, width times channels): each channel says where it is read.
+    (images or 1, 1 or rows, width times channels): every channel has its positions.
     """
     x = read(images)
     rows, columns = read(rows), read(columns)

@@ -37,7 +37,7 @@ def is_one(x: Any) -> bool:
 
 
 def _has_no_numbers(size: Any) -> bool:
-    """Return whether a size is computed from what only a step will know."""
+    """Return whether a size is computed from values that only a step has."""
     return isinstance(size, Value) and call_function("numbers", size) is None
 
 

@@ -158,7 +158,7 @@ class _Known:
         return evaluated([value])[0] if self._constant[value] else None
 
     def settled(self, leaf: Any) -> Value:
-        """Return a value with nothing behind it: its numbers, or a stand-in."""
+        """Return a value without its history: its numbers, or a stand-in."""
         value = read(leaf)
         array = self.array(value)
         if array is None:
@@ -168,7 +168,7 @@ class _Known:
 
 @contextmanager
 def _undone() -> Iterator[None]:
-    """Forget what this block assigns, and adds to the loss."""
+    """Discard what this block assigns, and adds to the loss."""
     scope = current_scope()
     if scope is None:
         yield

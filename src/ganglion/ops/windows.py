@@ -109,7 +109,7 @@ def with_channels_last(
 
 
 def _check_channels(images: Value, channels: int, groups: int = 1) -> None:
-    """Refuse images whose channels are not those of the kernel."""
+    """Refuse images with another number of channels than the kernel."""
     if images.shape[-1] != channels * groups:
         raise ShapeError(
             "The number of input channels must match the kernel: the images "

@@ -42,7 +42,7 @@ def refuse_unknown(
     old: Sequence[str],
     signature: inspect.Signature,
 ) -> None:
-    """Refuse arguments that neither Keras 3 nor Keras 2 knows, with the nearest."""
+    """Refuse arguments that neither Keras 3 nor Keras 2 has, with the nearest name."""
     for name in arguments:
         if name not in old:
             known = [n for n in signature.parameters if n not in ("self", "kwargs")]

@@ -267,7 +267,7 @@ class Optimizer(GraphUpdates):
         self.built = True
 
     def _add_slots(self, variables: Sequence[Variable]) -> None:
-        """Make what an optimizer keeps for each variable."""
+        """Make the slots: the state that an optimizer keeps for each variable."""
 
     def add_variable(
         self,
@@ -541,7 +541,7 @@ class Optimizer(GraphUpdates):
     def _overwrite(
         self, grads: list[Any], variables: list[Variable]
     ) -> tuple[list[Any], list[Variable]]:
-        """Put gradients in place of the variables that ask for it; return the rest.
+        """Overwrite variables that take gradients as their values; return the others.
 
         Where gradients are accumulated, the largest of the steps is taken, as in Keras.
         """
@@ -580,7 +580,7 @@ class Optimizer(GraphUpdates):
         variable: Variable,
         rate: Any,
     ) -> None:
-        """Update a variable as one before it, if that can be, else trace the update."""
+        """Repeat the traced update of an earlier variable if possible, else trace."""
         scope = current_scope()
         if scope is None or scope.concrete or not self._is_elementwise():
             self.update_step(gradient, variable, rate)
@@ -605,7 +605,7 @@ class Optimizer(GraphUpdates):
         return is_ours and getattr(self.update_step, "is_elementwise", False)
 
     def _for_all(self, name: str, compute: Callable[[], Any], *facts: Any) -> Any:
-        """Return a value of this step that all variables need: it is traced once.
+        """Return a value of this step that all variables share, traced only once.
 
         It depends on the number of the step, on the optimizer's settings, and on facts.
         """
@@ -816,24 +816,24 @@ def _full_signature(function: Callable[..., None]) -> inspect.Signature:
 
 
 # ---- updates that are made again -----------------------------------------------------
-# Most optimizers do the same to every element of every variable. Then what was traced
-# once need not be traced for each: its nodes are copied with other inputs.
+# Most optimizers do the same to every element of every variable. Then a single variable
+# is traced, and its nodes are copied with other inputs for the rest.
 
 
 def elementwise(update_step: F) -> F:
     """Mark an `update_step` that depends on a variable by its numbers alone.
 
-    Neither its name nor its index may matter; what the update makes of its shape is
-    looked at, and refused unless every element stands for itself.
+    Its name and index must not matter. Its shape may: the traced nodes are inspected,
+    and an update is only repeated if it treats every element by itself.
     """
     update_step.is_elementwise = True  # type: ignore[attr-defined]
     return update_step
 
 
 class TracedUpdate:
-    """What an update reads, computes and writes, by the roles of its variables.
+    """The values that an update reads, computes and writes, by role.
 
-    The first role is that of the variable, those behind it of its slots.
+    The first role is that of the variable, the others are those of its slots.
     """
 
     def __init__(
@@ -871,7 +871,7 @@ class TracedUpdate:
         )
 
     def _is_elementwise(self, node: Node) -> bool:
-        """Return whether each element of a node depends on those at its place alone."""
+        """Return whether each element of a node depends on those at its index alone."""
         if node.shape == () or node.op is broadcast:  # a number that variables share
             return all(x.shape == () for x in node.inputs)
         return (
@@ -916,7 +916,7 @@ class TracedUpdate:
 
 
 class _Older:
-    """All values that were there before a node of some number."""
+    """The set of all values that were created before a node of some number."""
 
     def __init__(self, number: int) -> None:
         self._number = number

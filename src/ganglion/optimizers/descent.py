@@ -235,7 +235,7 @@ class Adagrad(Optimizer):
 
 @export("keras.optimizers", "adadelta")
 class Adadelta(Optimizer):
-    """Steps as long as the recent ones, over the size of recent gradients.
+    """Steps scaled by the size of recent steps over that of recent gradients.
 
     >>> import numpy as np
     >>> w = Variable(np.ones(2), name="w")

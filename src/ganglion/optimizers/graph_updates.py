@@ -1,4 +1,4 @@
-"""`get_updates`: how Keras 2 asked its optimizers for a step, and scripts wrote theirs.
+"""`get_updates`: an optimizer's step in Keras 2, ours or written by a script.
 
 An optimizer returned assignments, each a variable with its new value, all of them
 computed from the values before the step. Ours returns a `Descent`, which `K.function`
@@ -58,7 +58,7 @@ def is_collecting() -> bool:
 def are_handed_over() -> bool:
     """Return whether assignments are passed to their caller.
 
-    So it is in `get_updates`, and in Keras 2 in the `call` of a layer, whose
+    This is so in `get_updates`, and in Keras 2 in the `call` of a layer, whose
     `add_update` takes them: they are made in steps that train.
     """
     scope = current_scope()
@@ -158,7 +158,7 @@ class GraphUpdates:
         return [Descent(self, loss, variables)]
 
     def _assignments(self, loss: Any, variables: list[Variable]) -> list[Assignment]:
-        """Return what a step assigns, without assigning it: another one decides."""
+        """Return the assignments of a step, without making them."""
         scope = current_scope()
         assert scope is not None
         before = dict(scope.writes)

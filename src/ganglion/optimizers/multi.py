@@ -114,7 +114,7 @@ class OptimizerMap(MutableMapping[str, Optimizer]):
 
 @export("keras.optimizers")
 class MultiOptimizer(Optimizer):
-    """Hands every variable to the optimizer that a map or a function gives for it.
+    """Updates every variable by the optimizer that a map or a function gives for it.
 
     >>> from ganglion import optimizers
     >>> by_path = OptimizerMap(optimizers.SGD(), {"head/.*": optimizers.Adam()})
@@ -177,7 +177,7 @@ class MultiOptimizer(Optimizer):
 
     @property
     def loss_scale_factor(self) -> float | None:
-        """What the loss is multiplied by, for all of the optimizers."""
+        """The factor of the loss, common to all of the optimizers."""
         return self._loss_scale_factor
 
     @loss_scale_factor.setter

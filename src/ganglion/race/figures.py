@@ -1,4 +1,4 @@
-"""What the runs of a race come to: averages, deviations, ratios, and their texts.
+"""The figures of a race: averages, deviations, ratios, and their texts.
 
 The run time is training and testing together, as the published tables count it. Only
 finished runs are averaged. Nothing here favours an engine: ratios are to the fastest
@@ -208,7 +208,7 @@ def _verdict(ranked: list[Group]) -> str:
 
 
 def progress(race: Race) -> str:
-    """Return what is missing from a race, nothing if it is complete."""
+    """Return the runs that are missing from a race, none if it is complete."""
     if race.complete:
         return ""
     return (
@@ -305,7 +305,7 @@ def megabytes(size: int | None) -> str:
 
 
 def when(moment: str) -> str:
-    """Return an ISO time for people.
+    """Return an ISO time in readable form.
 
     >>> when("2026-11-15T06:03:11.5+00:00")
     '2026-11-15 06:03 UTC'

@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 @dataclass
 class Examined:
-    """What is known of an engine before the race."""
+    """Facts about an engine that are established before the race."""
 
     engine: str
     form: str = ""
@@ -81,7 +81,7 @@ class Examined:
 
 
 def examine(job: Job, say: Say) -> Examined:
-    """Try an engine's forms; return what is known of the fastest."""
+    """Try an engine's forms; return the facts about the fastest."""
     engine, limit = job.engine, job.limit
     best, tried = Examined(engine.name), {}
     for form in engine.forms_on(job.settings.device):
@@ -248,7 +248,7 @@ def save(examined: Iterable[Examined], folder: Path, name: str = FILE) -> None:
 
 
 def load(folder: Path, name: str = FILE) -> dict[str, Examined]:
-    """Return what a race knew before it was interrupted, by engine.
+    """Return what a race had measured before it was interrupted, by engine.
 
     What cannot be read is examined anew.
     """

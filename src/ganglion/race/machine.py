@@ -51,7 +51,7 @@ def facts() -> dict[str, str]:
 
 
 def kept() -> dict[str, str]:
-    """Return what is kept on disk: where, and how large each part of it is."""
+    """Return the folder of Ganglion's files, and how large each part of it is."""
     parts = {"kept in": str(config.home())}
     try:
         folders = sorted(path for path in config.home().iterdir() if path.is_dir())
@@ -135,7 +135,7 @@ def _cpuinfo() -> list[str]:
 
 
 def _output(command: list[str]) -> str:
-    """Return what a command prints, "" where it cannot be run."""
+    """Return the output of a command, "" where it cannot be run."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=10, check=True
@@ -149,7 +149,7 @@ def _output(command: list[str]) -> str:
 
 
 def about_machine(remark: str) -> dict[str, Any]:
-    """Return what to know of this machine, and of the data where there is a remark."""
+    """Return remarks on this machine, and on the data where there is any."""
     known = {
         "cpu": processor(),
         "cores": cores(),
@@ -290,7 +290,7 @@ def _normalized(name: str) -> str:
 
 
 def needs(name: str, extra: str) -> list[str]:
-    """Return what a package needs for an extra, or always, if that is ""."""
+    """Return the requirements of a package's extra, its own for the extra ""."""
     try:
         needed = importlib.metadata.requires(name) or []
     except importlib.metadata.PackageNotFoundError:

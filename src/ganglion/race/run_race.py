@@ -162,7 +162,7 @@ class RaceRunner:
             self._watch.says("", warning)
 
     def _facts(self, remark: str) -> dict[str, Any]:
-        """Return what to know of where the race is run."""
+        """Return remarks on the machine that the race is run on."""
         device = self._settings.device
         return {
             "machine": machine.about_machine(remark),

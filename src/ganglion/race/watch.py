@@ -1,4 +1,4 @@
-"""What is happening, while it happens: plain lines, or a live table in a terminal."""
+"""Progress of a race: plain lines, or a live table in a terminal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Watch:
         """Show that an epoch begins."""
 
     def tested(self, engine: str, run: int, epoch: Epoch) -> None:
-        """Show what an epoch came to."""
+        """Show the results of an epoch."""
         tested = f"test {self.score} {epoch.tested(self.score):.4f}"
         self.says(
             engine,

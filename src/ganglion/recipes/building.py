@@ -113,7 +113,7 @@ def _positions(keras: Any, x: Any, input_dim: int, output_dim: int) -> Any:
 def _sampling(
     keras: Any, x: Any, units: int, weight: float, stddev: float = 1.0
 ) -> Any:
-    """Draw from the normal distribution whose mean and variance two layers tell."""
+    """Draw from the normal distribution whose mean and variance two layers compute."""
     mean = keras.layers.Dense(units, name="mean")(x)
     log_variance = keras.layers.Dense(units, name="log_variance")(x)
     sample = _own(keras)["Sampling"](weight, stddev, name="sample")

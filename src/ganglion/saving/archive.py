@@ -98,7 +98,7 @@ def _files_of(owner: Any) -> dict[str, bytes]:
 
 
 def _entry(name: str) -> zipfile.ZipInfo:
-    # Always the same date: a zip file knows none before 1980, but clocks do.
+    # Always the same date: a zip file has none before 1980, but clocks may.
     entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
     entry.external_attr = 0o600 << 16  # as Python writes members by their names
     return entry
@@ -133,7 +133,7 @@ def read(source: Any, custom_objects: Any, compiled: bool) -> Any:
 
 
 def _use_assets(model: Any, assets: dict[str, bytes]) -> None:
-    """Hand each layer the files that it has kept."""
+    """Give each layer the files that it saved."""
     for part in weights.parts_of(model):
         folder = "/".join(filter(None, (ASSETS, part.path)))
         if hasattr(part.owner, "use_asset_files"):

@@ -216,7 +216,7 @@ def _flat(weights: Weights, path: str = "") -> Iterator[tuple[str, Any]]:
 def _missing(
     holder: Weights, other: Weights, here: str, there: str, path: str = ""
 ) -> list[str]:
-    """Name what a structure has and another does not; a missing object counts once."""
+    """Name what the first structure has and the second lacks; an object counts once."""
     problems: list[str] = []
     for name, value in holder.items():
         inner = f"{path}/{name}"

@@ -122,7 +122,7 @@ def _missing_file(name: str) -> str:
 
 
 def _release(error: BaseException, spent: budget.Budget) -> None:
-    """Free what was built from a file that is refused, if that is much.
+    """Free the objects that were built from a refused file, if they are large.
 
     A half-built model and its layers refer to each other, and the error's frames to it:
     several refused files would add up, until Python happens to look for garbage.
@@ -146,7 +146,7 @@ def _size(source: Any) -> int:
 
 
 def check_exists(path: Path) -> None:
-    """Refuse a file that is not there, and what is no file: a pipe, say."""
+    """Refuse a file that does not exist, and a path that is no file: a pipe, say."""
     if path.is_dir():
         raise IsADirectoryError(str(path))
     if not path.exists():

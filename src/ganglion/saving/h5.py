@@ -52,7 +52,7 @@ def open_h5(source: Any, mode: str = "r") -> Iterator[Any]:
 
 
 def _check(file: Any) -> None:
-    """Walk all groups without following links; refuse what is not plain data."""
+    """Walk all groups without following links; refuse anything but plain data."""
     import h5py
 
     seen: set[Any] = set()

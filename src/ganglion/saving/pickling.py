@@ -47,7 +47,7 @@ def reduced(model: Any) -> tuple[Any, tuple[Any, ...]] | None:
 
 
 def _compiles_itself(model: Any) -> bool:
-    """Return whether only the user knows how to compile a model as it is."""
+    """Return whether a model has a `compile` of its own, which alone can restore it."""
     own = getattr(type(model).compile, "__module__", "").partition(".")[0]
     return model.compiled and own != "ganglion"
 
@@ -68,7 +68,7 @@ def restored(data: bytes, objects: dict[str, Any], attributes: dict[str, Any]) -
 
 
 def _attributes(model: Any) -> dict[str, Any]:
-    """Return what a file does not contain: the user's own numbers, for example."""
+    """Return the attributes that a file does not contain: a user's numbers, say."""
     attributes = {
         name: value
         for name, value in vars(model).items()

@@ -48,7 +48,7 @@ _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
 class Tensors(NamedTuple):
-    """What a file holds."""
+    """The contents of a file."""
 
     arrays: dict[str, np.ndarray]
     metadata: dict[str, str]

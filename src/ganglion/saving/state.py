@@ -128,7 +128,7 @@ def _compiled(model: Any) -> Iterator[tuple[str, Any]]:
 
 
 def read_choices(model: Any, file: Any) -> None:
-    """Train what was trained before, even if it was frozen after its `compile`."""
+    """Train the variables of the last `compile`, even if they were frozen since."""
     if OWN_GROUP not in file:
         return
     datasets = file[OWN_GROUP]["trained"].values()

@@ -57,7 +57,7 @@ class Part:
         return f"{self.path}/vars" if self.path else "vars"
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return what is to be saved, by the number or the name in the file."""
+        """Return the objects to save, by their number or name in the file."""
         if self.overrides("save_own_variables"):
             store: dict[str, Any] = {}
             self.owner.save_own_variables(store)
@@ -102,7 +102,7 @@ class _Walk:
             yield from self._value(value, f"{path}/{name}" if path else name)
 
     def _names_at(self, path: str) -> set[str]:
-        """Return what the file has at a path."""
+        """Return the contents of the file at a path."""
         group = {} if self._file is None else self._file.get(path or "/", {})
         names = set(group) if hasattr(group, "keys") else set()
         return names | {"layers"} if _OLD_LAYERS in names else names

@@ -9,7 +9,7 @@ class Refused(Exception):  # noqa: N818 (a request is refused)
     Args:
         status: The status of HTTP: 4xx if the request must be changed, 503 if the same
             one may succeed later.
-        reason: What is wrong, and the way out.
+        reason: The mistake, and the way out.
         retry_after: Seconds after which to try again.
     """
 

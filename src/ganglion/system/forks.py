@@ -30,7 +30,7 @@ class _HeldOff:
 
     A thread that enters notes it, and then looks whether another one is forking. That
     one says so first, and then looks who is inside. At least one of them sees the
-    other: as long as nobody forks, there is no lock to take.
+    other: as long as no thread forks, there is no lock to take.
     """
 
     def __enter__(self) -> None:

@@ -1,7 +1,7 @@
 """Pickles read as data: a stack machine that can build a few things and call nothing.
 
 A pickle is a program for a small stack machine. Python's own machine may call anything;
-`Machine` knows the few instructions that plain data is written in. A `Dialect` defines
+`Machine` has the few instructions that plain data is written in. A `Dialect` defines
 the names that may occur in a pickle and their meanings; any other name is refused.
 """
 

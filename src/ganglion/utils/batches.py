@@ -1,4 +1,4 @@
-"""Small helpers of training loops: what a batch holds, where tensors come from."""
+"""Small helpers of training loops: the parts of a batch, the inputs of tensors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ganglion.symbolic import KerasTensor
 
 
 def unpack_x_y_sample_weight(data: Any) -> tuple[Any, Any, Any]:
-    """Return inputs, labels and weights of a batch; None for what it does not hold.
+    """Return inputs, labels and weights of a batch; None for a missing part.
 
     >>> unpack_x_y_sample_weight((1, 2))
     (1, 2, None)
@@ -24,7 +24,7 @@ def unpack_x_y_sample_weight(data: Any) -> tuple[Any, Any, Any]:
 
 
 def pack_x_y_sample_weight(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
-    """Return a batch from its parts; what is None at the end is left out.
+    """Return a batch from its parts, without those at the end that are None.
 
     >>> pack_x_y_sample_weight(1), pack_x_y_sample_weight(1, 2)
     (1, (1, 2))

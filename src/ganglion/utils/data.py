@@ -42,7 +42,7 @@ def to_categorical(x: Any, num_classes: int | None = None) -> Any:
 
 
 def normalize(x: Any, axis: int = -1, order: Any = 2) -> Any:
-    """Divide an array by its norm along an axis; what is zero stays zero.
+    """Divide an array by its norm along an axis; zeros stay zeros.
 
     >>> normalize([[3.0, 4.0], [0.0, 0.0]])
     array([[0.6, 0.8],

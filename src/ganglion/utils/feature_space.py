@@ -315,7 +315,7 @@ class FeatureSpace(Layer):
         return self.encoded_features
 
     def _encoded(self, columns: Columns, encoder_of: Callable[..., Any]) -> Any:
-        """Prepare and cross columns, symbolic or real, and join what comes of it."""
+        """Prepare and cross columns, symbolic or real, and join the features."""
         prepared = {name: self.preprocessors[name](columns[name]) for name in columns}
         crossed = {
             cross.name: self.crossers[cross.name](
@@ -345,7 +345,7 @@ class FeatureSpace(Layer):
         return self.concat
 
     def _make_encoder(self, name: str, output: Any) -> Any:
-        """Make the layer that turns a category into ones, where a feature wants it."""
+        """Make the layer that one-hot encodes a category; None for other features."""
         crosses = {cross.name: cross for cross in self.crosses}
         spec: Any = self.features.get(name) or crosses[name]
         if spec.output_mode != "one_hot":
@@ -395,7 +395,7 @@ class FeatureSpace(Layer):
         return {name: output[0] for name, output in outputs.items()}
 
     def compute_output_spec(self, data: Any) -> Any:
-        """Return what a call on columns gives, as Keras tensors."""
+        """Return the outputs of a call on columns, as Keras tensors."""
         is_row = all(len(column.shape) == 0 for column in data.values())
         return tree.map_leaves(
             lambda output: KerasTensor(output.shape[is_row:], output.dtype),
@@ -426,7 +426,7 @@ class FeatureSpace(Layer):
         self._is_adapted = True
 
     def save(self, filepath: Any) -> None:
-        """Save what was learned as a `.keras` file, for `keras.models.load_model`."""
+        """Save the adapted features as a `.keras` file, which `load_model` reads."""
         from ganglion import saving
 
         saving.save_model(self, filepath)
@@ -476,7 +476,7 @@ def _as_column(array: np.ndarray) -> np.ndarray:
 
 
 def _columns_of(dataset: Any, names: list[str]) -> dict[str, np.ndarray]:
-    """Return the columns of a data set, those of all batches joined."""
+    """Return the columns of a data set, joined over all batches."""
     if isinstance(dataset, dict):
         batches: Any = [dataset]
     elif hasattr(dataset, "__iter__"):

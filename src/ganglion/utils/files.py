@@ -43,7 +43,7 @@ def get_file(
         extract: Whether to unpack a tar or zip file; the path returned is the folder's.
         archive_format: "tar", "zip", or "auto" to go by the content.
         cache_dir: The cache; by default, ``GANGLION_HOME`` or the user's.
-        force_download: Whether to fetch even what is there.
+        force_download: Whether to fetch the file even if it is in the cache.
     """
     if origin is None:
         raise ValueError("`get_file` needs the address of the file: pass `origin`.")

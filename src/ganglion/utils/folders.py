@@ -25,10 +25,10 @@ class FileKind:
     """What kind of files a folder is searched for.
 
     Args:
-        plural: What they are called in messages.
+        plural: Their name in messages.
         endings: Their endings.
         is_wanted: Returns whether a name is that of such a file.
-        error: What is raised where there are none.
+        error: The exception where there are none.
     """
 
     plural: str
@@ -102,7 +102,7 @@ def split_files(
 
     Args:
         listing: The files.
-        make: Makes data of files; it is told whether to shuffle in each epoch, too.
+        make: Makes data of files; its argument is whether to shuffle in each epoch.
         shuffle: Whether to mix.
         seed: Of the mixing.
         validation_split: The share to hold out.

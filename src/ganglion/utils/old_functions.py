@@ -48,7 +48,7 @@ def to_list(x: Any) -> list[Any]:
 
 
 def unpack_singleton(x: Any) -> Any:
-    """Return what a list of one holds, anything else as it is."""
+    """Return the only item of a list, anything else as it is."""
     return x[0] if isinstance(x, (list, tuple)) and len(x) == 1 else x
 
 

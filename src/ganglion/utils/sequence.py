@@ -27,7 +27,7 @@ class TimeseriesGenerator(PyDataset):
         shuffle: Whether batches are drawn at random.
         reverse: Whether windows run backwards in time.
         batch_size: Windows a batch.
-        **kwargs: Those of `PyDataset`.
+        **kwargs: Arguments of `PyDataset`.
 
     >>> series = np.arange(6)
     >>> generator = TimeseriesGenerator(series, series, length=2, batch_size=3)

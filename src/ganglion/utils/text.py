@@ -69,7 +69,7 @@ def hashing_trick(
             Keras takes Python's, which differs from run to run.
         filters: Marks that are left out.
         lower: Whether case does not matter.
-        split: What stands between words.
+        split: The separator of words.
         analyzer: Splits a text into words instead.
     """
     if n < 2:
@@ -231,7 +231,7 @@ class Tokenizer:
         """Return the tokenizer as a text that `tokenizer_from_json` reads.
 
         Args:
-            **kwargs: Those of `json.dumps`.
+            **kwargs: Arguments of `json.dumps`.
         """
         config = {"class_name": type(self).__name__, "config": self.get_config()}
         return json.dumps(config, **kwargs)

@@ -79,7 +79,7 @@ def text_dataset_from_directory(
 
 
 def _read(paths: list[str], max_length: int | None) -> np.ndarray:
-    """Return the texts of files; those that are not UTF-8 are refused together."""
+    """Return the texts of files; refuse, in one message, all that are not UTF-8."""
     if not paths:
         raise ValueError("No texts are left for this subset.")
     texts = np.empty(len(paths), object)

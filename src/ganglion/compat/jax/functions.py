@@ -119,7 +119,7 @@ def name_of(dtype: Any) -> str:
 
 
 class Device(NamedTuple):
-    """What scripts ask of a device."""
+    """The attributes of a device that scripts read."""
 
     platform: str
     id: int = 0

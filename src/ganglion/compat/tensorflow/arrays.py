@@ -26,7 +26,7 @@ def zeros(shape: Any, dtype: Any = "float32") -> Any:
     """Return zeros of a shape, empty texts where the type is that of texts."""
     if str(dtype) == "string":
         return as_tensor(np.full(tuple(known(shape, "zeros").tolist()), b"", object))
-    # A cell of Keras 2 hands on the `dtype` that a newer RNN does not tell it.
+    # A cell of Keras 2 passes on the `dtype` that a newer RNN does not give it.
     return ops.zeros(shape, None if dtype is None else str(dtype))
 
 

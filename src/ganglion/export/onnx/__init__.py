@@ -15,7 +15,7 @@ def load_onnx(filepath: Any) -> Any:
     executed, and one that asks for more than it holds is refused.
 
     Args:
-        filepath: The file; arrays in files beside it are found.
+        filepath: The file; external data is read from files in its folder.
     """
     try:
         import onnx  # noqa: F401

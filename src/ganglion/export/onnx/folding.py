@@ -144,7 +144,7 @@ def _unsqueeze(f: Importer, node: OnnxNode, arrays: Sequence[Any]) -> np.ndarray
 
 
 def slices_of(node: OnnxNode, arrays: Sequence[Any], rank: int) -> tuple[slice, ...]:
-    """Return what a Slice takes of each axis."""
+    """Return the slice of each axis that a Slice takes."""
     if "starts" in node.attrs:
         starts, ends = node.attrs["starts"], node.attrs["ends"]
         axes, steps = node.attrs.get("axes"), None

@@ -60,7 +60,7 @@ def read_model(filepath: Any) -> Any:
 
 
 def _refuse_unknown(graph: OnnxGraph, known: Any) -> None:
-    """Name every operator that is not supported, all at once."""
+    """Refuse operators that are not supported, naming all of them."""
     counts = Counter(node.op for node in graph.every_node() if node.op not in known)
     if counts:
         names = ", ".join(

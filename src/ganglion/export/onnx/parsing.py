@@ -80,7 +80,7 @@ class OnnxGraph:
     outputs: tuple[str, ...]
 
     def every_node(self) -> Iterator[OnnxNode]:
-        """Yield all nodes, also those of graphs inside of the graph."""
+        """Yield all nodes, including those of nested graphs."""
         for node in self.nodes:
             yield node
             for attribute in node.attrs.values():
@@ -88,7 +88,7 @@ class OnnxGraph:
                     yield from attribute.every_node()
 
     def names_read(self) -> Iterator[str]:
-        """Yield the names of what is read, also by graphs inside of the graph."""
+        """Yield the names of all values that are read, including by nested graphs."""
         for node in self.every_node():
             yield from node.inputs
             for attribute in node.attrs.values():
@@ -168,7 +168,7 @@ def _node(node: Any, reader: _Reader) -> OnnxNode:
 
 
 class _Reader:
-    """Reads tensors, from the file itself or from others beside it."""
+    """Reads tensors from the file itself or from external data files."""
 
     def __init__(self, folder: Path, opset: int) -> None:
         self._folder, self._opset = folder, opset

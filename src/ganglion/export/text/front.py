@@ -178,7 +178,7 @@ def front_of(network: Any, inputs: Sequence[Port]) -> Front:
 
 
 class _Reader:
-    """Collects the steps of a host part, and those of models inside of the model."""
+    """Collects the steps of a host part, including those of nested models."""
 
     def __init__(self, inputs: Sequence[Port]) -> None:
         self._inputs = inputs

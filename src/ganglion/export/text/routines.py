@@ -255,7 +255,7 @@ def divided(number: int, divisor: int) -> int:
 
 
 def remainder(number: int, divisor: int) -> int:
-    """Return what a division leaves."""
+    """Return the remainder of a division."""
     return number - divided(number, divisor) * divisor
 
 

@@ -132,7 +132,7 @@ def as_c(names: Iterable[str], prefix: str, source: str = "int64_t") -> Iterator
 
     Args:
         names: Of the routines.
-        prefix: What the names of the functions begin with.
+        prefix: The beginning of the functions' names.
         source: The C type of what `Source` points to.
     """
     for each in needed(names):

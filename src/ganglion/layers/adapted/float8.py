@@ -21,8 +21,8 @@ _ROUNDED = ("inputs", "kernel", "outputs_grad")
 class Float8(Adaptable):
     """The part of a layer that ``quantize("float8")`` adds.
 
-    What is rounded has a scale and the largest values of its last calls. Both come as
-    gradients, which optimizers take as they are.
+    Every rounded value has a scale and a history of its largest values. Both arrive as
+    gradients, which optimizers assign (`overwrite_with_gradient`).
     """
 
     _is_quantized = False

@@ -1,4 +1,4 @@
-"""Low-rank adaptation: a weight stays as it is, and two thin ones learn beside it."""
+"""Low-rank adaptation: the product of two thin matrices is added to a frozen weight."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ def adapted(name: str) -> Any:
 class Adaptable(Layer):
     """A layer with a large weight, its `adapted_name`, that low-rank weights can adapt.
 
-    With them the weight is ``weight + alpha / rank * a @ b``: so it is read, and so it
-    is saved.
+    With them, the weight is read and saved as ``weight + alpha / rank * a @ b``.
     """
 
     adapted_name = "kernel"

@@ -97,13 +97,13 @@ class ImageLayer(Layer):
     def get_random_transformation(
         self, data: Any, training: Any = True, seed: Any = None
     ) -> Any:
-        """Draw what is to be done to each image; None if that is nothing."""
+        """Draw the changes of each image; None if there are none."""
         return None
 
     def transform_images(
         self, images: Any, transformation: Any, training: Any = True
     ) -> Any:
-        """Do to a batch of images what was drawn for them."""
+        """Apply the drawn changes to a batch of images."""
         raise NotImplementedError(
             f"{type(self).__name__} does not define "
             "`transform_images(images, transformation, training=True)`."
@@ -130,26 +130,26 @@ class ImageLayer(Layer):
     def transform_single_image(
         self, image: Any, transformation: Any, training: Any = True
     ) -> Any:
-        """Apply to an image what was drawn for it."""
+        """Apply the drawn change to an image."""
         return _first(self.transform_images(_alone(image), transformation, training))
 
     def transform_single_label(
         self, label: Any, transformation: Any, training: Any = True
     ) -> Any:
-        """Apply to a label what was drawn for it."""
+        """Apply the drawn change to a label."""
         return _first(self.transform_labels(_alone(label), transformation, training))
 
     def transform_single_bounding_box(
         self, bounding_box: Any, transformation: Any, training: Any = True
     ) -> Any:
-        """Apply to the boxes of an image what was drawn for it."""
+        """Apply the drawn change to the boxes of an image."""
         boxes = _alone(densified(bounding_box))
         return _first(self.transform_bounding_boxes(boxes, transformation, training))
 
     def transform_single_segmentation_mask(
         self, segmentation_mask: Any, transformation: Any, training: Any = True
     ) -> Any:
-        """Apply to a mask what was drawn for it."""
+        """Apply the drawn change to a mask."""
         masks = _alone(segmentation_mask)
         return _first(
             self.transform_segmentation_masks(masks, transformation, training)
@@ -191,7 +191,7 @@ def _first(value: Any) -> Any:
 def in_batches(
     moved: Callable[[Boxes, Any], Boxes], boxes: Boxes, transformation: Any
 ) -> Boxes:
-    """Move the boxes of a batch of images; those of an image are a batch of one."""
+    """Move the boxes of a batch of images, or of a single image."""
     ranks = {"boxes": 2, "labels": 1}  # of an image
     single = {
         key: value
@@ -291,12 +291,12 @@ class RandomImageLayer(ImageLayer):
 
 
 def images_of(data: Any) -> Any:
-    """Return the images among what a layer is called on."""
+    """Return the images in the data that a layer is called on."""
     return data["images"] if isinstance(data, dict) else data
 
 
 def checked(images: Any) -> Any:
-    """Return images, or refuse what are none."""
+    """Return images; refuse arrays of another number of axes."""
     if len(images.shape) not in (3, 4):
         raise ValueError(
             "Expected the input image to be rank 3 or 4. An image has the shape (rows, "

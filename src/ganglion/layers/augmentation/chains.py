@@ -82,7 +82,7 @@ class _Chosen(RandomImageLayer):
         }
 
     def _changed(self, kind: str, x: Any, choice: Any, drawn: dict[str, Any]) -> Any:
-        """Return what the chosen layer makes of images or masks."""
+        """Return images or masks, changed by the chosen layer."""
         outputs = x
         for number, (name, transformation) in enumerate(drawn.items()):
             transform = getattr(getattr(self, name), f"transform_{kind}")

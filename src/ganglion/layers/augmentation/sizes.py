@@ -160,7 +160,7 @@ class CenterCrop(ImageLayer):
         return layout.restored(resized(part, self.height, self.width, "bilinear"))
 
     def _window(self, rows: int, columns: int) -> tuple[int, ...]:
-        """Return what is cut out: top, left, height and width."""
+        """Return the rectangle to cut out: top, left, height and width."""
         down, across = rows - self.height, columns - self.width
         if down >= 0 and across >= 0:
             return down // 2, across // 2, self.height, self.width

@@ -1,4 +1,4 @@
-"""What `adapt` goes over, and what it counts."""
+"""The data that `adapt` reads, and the counts that it keeps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def is_iterable_of_batches(data: Any) -> bool:
 
 
 def batches_of(data: Any, steps: int | None = None) -> Iterator[Any]:
-    """Yield the batches of a data set; refuse those that hold labels, too."""
+    """Yield the batches of a data set; refuse batches with labels."""
     for batch in islice(iter(data), steps):
         if isinstance(batch, tuple):
             raise ValueError(

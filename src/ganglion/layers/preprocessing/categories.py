@@ -173,13 +173,13 @@ class Discretization(_Encoder):
         self.summary = _compressed(merged, self.epsilon)
 
     def finalize_state(self) -> None:
-        """Make the boundaries of what was taken in."""
+        """Compute the boundaries from the collected data."""
         if self.num_bins is not None and self.summary.size:
             bins = _compressed(self.summary, 1.0 / self.num_bins)
             self.bin_boundaries = bins[0, :-1].tolist()
 
     def reset_state(self) -> None:
-        """Forget what was taken in; the boundaries stay."""
+        """Discard what `adapt` has collected; the boundaries stay."""
         self.summary = _NOTHING
 
     def call(self, inputs: Any) -> Any:
@@ -199,7 +199,7 @@ class Discretization(_Encoder):
 
     @property
     def output_dtype(self) -> str:
-        """The type of what the layer gives."""
+        """The type of the layer's outputs."""
         return encoded_dtype(self.output_mode, "int32")
 
     def compute_output_shape(self, input_shape: Any) -> Any:
@@ -261,7 +261,7 @@ def _compressed(summary: np.ndarray, epsilon: float) -> np.ndarray:
 
 
 def _boundaries(values: Any) -> list[float] | None:
-    """Return the boundaries of bins as a list; refuse those that do not rise."""
+    """Return the boundaries of bins as a list; refuse boundaries that do not rise."""
     if values is None:
         return None
     boundaries = np.asarray(values, float).tolist()

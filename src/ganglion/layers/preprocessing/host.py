@@ -27,7 +27,7 @@ _UNSUPPORTED = {
 
 
 class HostLayerError(UnknownNumbersError, RuntimeError):
-    """A layer of the host is asked for numbers that are only being traced."""
+    """A layer of the host was called on values that are only being traced."""
 
 
 class HostLayer(Layer):
@@ -81,7 +81,7 @@ class HostLayer(Layer):
 
     @property
     def output_dtype(self) -> str:
-        """The type of what the layer gives."""
+        """The type of the layer's outputs."""
         return self.dtype
 
     def own_config(self, **arguments: Any) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class HostLayer(Layer):
         return {key: base[key] for key in ("name", "trainable", "dtype")} | arguments
 
     def refuse_sparse(self, sparse: Any, output_mode: str) -> None:
-        """Refuse `sparse=True`, and say where it would mean nothing at all."""
+        """Refuse `sparse=True`; the error says where it would have no meaning."""
         if sparse and output_mode == "int":
             raise ValueError(
                 "`sparse` may only be true if `output_mode` is `'one_hot'`, "
@@ -121,7 +121,7 @@ class _Shape(tuple):
 
 
 def numbers_from(inputs: Any) -> Any:
-    """Return lists and tuples of numbers as an array; what is an array stays."""
+    """Return lists and tuples of numbers as an array, arrays as they are."""
     if isinstance(inputs, (list, tuple, int, float)):
         return np.asarray(inputs)
     return inputs

@@ -277,7 +277,7 @@ class IndexLookup(HostLayer):
         self._counts.add(tokens, lengths, documents=self.output_mode == "tf_idf")
 
     def finalize_state(self) -> None:
-        """Make the vocabulary of what was counted; ties go to the later in sorting."""
+        """Make the vocabulary from the counts; with equal counts, in falling order."""
         if self._has_input_vocabulary or not self._counts.tokens:
             self._frozen_vocab_size = self.vocabulary_size()
             return
@@ -294,7 +294,7 @@ class IndexLookup(HostLayer):
         self.reset_state()
 
     def reset_state(self) -> None:
-        """Forget what was counted; the vocabulary stays."""
+        """Discard the counts; the vocabulary stays."""
         self._counts = TokenCounts()
 
     # ---- calling -----------------------------------------------------------------
@@ -335,7 +335,7 @@ class IndexLookup(HostLayer):
         return depth
 
     def indices_of(self, tokens: Sequence[Token]) -> np.ndarray:
-        """Return the index of each token, with those of unknown ones."""
+        """Return the index of each token, of unknown ones too."""
         indices = self._table.find(tokens)
         unknown = np.flatnonzero(indices == -1)
         if not unknown.size:

@@ -24,7 +24,7 @@ def _in_mel(frequency: Any) -> Any:
 
 @export("keras.layers")
 class MelSpectrogram(Layer):
-    """A spectrogram in bands as wide as the ear's, in decibels if wished.
+    """A spectrogram in bands as wide as the ear's, on request in decibels.
 
     >>> import numpy as np
     >>> MelSpectrogram(num_mel_bins=8)(np.zeros((2, 16000), "float32")).shape

@@ -223,11 +223,11 @@ class TextVectorization(HostLayer):
         self._lookup_layer.count_rows(list(chain.from_iterable(rows)), lengths)
 
     def finalize_state(self) -> None:
-        """Make the vocabulary of what was counted."""
+        """Make the vocabulary from the counts."""
         self._lookup_layer.finalize_state()
 
     def reset_state(self) -> None:
-        """Forget what was counted; the vocabulary stays."""
+        """Discard the counts; the vocabulary stays."""
         self._lookup_layer.reset_state()
 
     def get_vocabulary(self, include_special_tokens: bool = True) -> list[str]:

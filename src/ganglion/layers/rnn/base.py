@@ -126,7 +126,7 @@ class RNN(Layer):
     # ---- states ----------------------------------------------------------------
 
     def get_initial_state(self, batch_size: int) -> list[Any]:
-        """Return what the cell begins with, always as a list."""
+        """Return the initial states of the cell, always as a list."""
         state = initial_state(self.cell, batch_size, self.compute_dtype)
         return list(state) if isinstance(state, (list, tuple)) else [state]
 

@@ -1,4 +1,4 @@
-"""Cells: what a recurrent layer computes at a step of time."""
+"""Cells: the computation of a recurrent layer at a step of time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def relied_on(method: Method) -> Method:
-    """Mark a method of which the loop knows: the output is the first new state."""
+    """Mark a method on which the loop relies: the output is the first new state."""
     method.relied_on = True  # type: ignore[attr-defined]
     return method
 
@@ -25,7 +25,7 @@ def relied_on(method: Method) -> Method:
 def returns_its_state(cell: Any) -> bool:
     """Return whether a cell begins with zeros and returns its first state.
 
-    That is so unless a subclass has methods of its own.
+    This holds unless a subclass overrides these methods.
     """
     methods = (
         getattr(type(cell), name, None) for name in ("call", "get_initial_state")
@@ -55,8 +55,8 @@ Noise = tuple[list[Any], list[Any]]  # random states, for the inputs and for the
 class DropoutCell(Layer):
     """A cell with gates that may drop elements of its inputs and of its state.
 
-    Each gate has elements of its own where `implementation` is 1, which dropout of the
-    state asks for; otherwise all share them, so that their product stays one.
+    Each gate drops other elements where `implementation` is 1, as dropout of the state
+    requires; otherwise all gates share them, so that they stay a single product.
     """
 
     gates = 1
@@ -238,7 +238,7 @@ class SimpleRNNCell(_DenseCell):
 
 @export("keras.layers")
 class LSTMCell(_DenseCell):
-    """One step of an LSTM: gates for what comes in, is forgotten and goes out.
+    """One step of an LSTM, with an input, a forget and an output gate.
 
     >>> import numpy as np
     >>> cell, x, state = LSTMCell(4), np.ones((2, 3)), np.zeros((2, 4))

@@ -62,7 +62,7 @@ def _where_valid(is_valid: Any, new: Any, old: Any) -> list[Any]:
 
 
 def _spread(is_valid: Any, x: Any) -> Any:
-    """Give the mask of a step (batch,) as many axes as what it chooses from."""
+    """Give the mask of a step (batch,) as many axes as the values it chooses from."""
     return ops.reshape(is_valid, (-1, *[1] * (len(x.shape) - 1)))
 
 

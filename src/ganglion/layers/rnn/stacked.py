@@ -27,7 +27,7 @@ def call_cell(cell: Any, inputs: Any, states: Any, training: Any) -> Any:
 
 
 def output_size(cell: Any) -> Any:
-    """Return the size of a cell's output: what it says, or that of its first state."""
+    """Return a cell's `output_size`, or the size of its first state."""
     size = getattr(cell, "output_size", None)
     if size is not None:
         return size
@@ -36,7 +36,7 @@ def output_size(cell: Any) -> Any:
 
 
 def initial_state(cell: Any, batch_size: Any, dtype: str) -> Any:
-    """Return what a cell begins with: what it says, or zeros."""
+    """Return the initial state of a cell, zeros by default."""
     own = getattr(cell, "get_initial_state", None)
     if own is not None:
         return own(batch_size=batch_size)
@@ -80,7 +80,7 @@ class StackedRNNCells(Layer):
         return output_size(self.cells[-1])
 
     def get_initial_state(self, batch_size: int | None = None) -> list[Any]:
-        """Return what each cell begins with."""
+        """Return the initial states of each cell."""
         return [
             initial_state(cell, batch_size, self.compute_dtype) for cell in self.cells
         ]

@@ -93,7 +93,7 @@ class TimeDistributed(Wrapper):
         )
 
     def _step_by_step(self, inputs: Any, training: Any, mask: Any) -> Any:
-        """Call the layer on a batch of each step: what it changes, it changes often."""
+        """Call the layer on each step: updates of its state are made at every step."""
 
         def step(nothing: Any, slices: Any) -> Any:
             x, step_mask = slices if mask is not None else (slices, None)

@@ -77,7 +77,7 @@ def _reduced(
 
 
 def _lowest(name: str, dtype: np.dtype) -> Any:
-    """Return what an empty segment has: what changes no other."""
+    """Return the value of an empty segment: the neutral element of the reduction."""
     sign = -1 if name == "segment_max" else 1
     if dtype.kind == "f":
         return sign * math.inf

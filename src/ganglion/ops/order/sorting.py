@@ -1,4 +1,4 @@
-"""Order: sorting, searching, counting, and what is there at all.
+"""Order: sorting, searching, counting, and unique values.
 
 Which element goes where is found on the host (`argsort`); everything else is gathered
 by it, so that slopes flow and a GPU would have little left to do.
@@ -159,7 +159,7 @@ def digitize(x: Any, bins: Any) -> Any:
 
 @op
 def isin(x1: Any, x2: Any, assume_unique: bool = False, invert: bool = False) -> Any:
-    """Return which elements of x1 are among those of x2."""
+    """Return which elements of x1 are in x2."""
     dtype = common_type([read(x1), read(x2)])
     value, among = astype(x1, dtype), astype(x2, dtype)
     wide = (*value.shape, among.size)

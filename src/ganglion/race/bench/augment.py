@@ -66,7 +66,7 @@ class Cost:
 
 @dataclass
 class Costs:
-    """What was measured of a recipe."""
+    """The measurements of a recipe."""
 
     recipe: str
     batch_size: int
@@ -133,7 +133,7 @@ def run(
     batch_size: int | None,
     say: Say,
 ) -> Costs:
-    """Measure a recipe; Ctrl-C returns what was measured so far."""
+    """Measure a recipe; Ctrl-C returns the results so far."""
     size = batch_size or recipe.batch_size
     costs = Costs(recipe.name, size, threads, [], busy=steps.busy())
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
@@ -198,7 +198,7 @@ def notes(costs: Costs) -> list[str]:
 
 
 def print_table(costs: Costs) -> None:
-    """Print the costs for people."""
+    """Print the costs as text."""
     kinds = ", ".join(kind for kind, _ in recipes.get(costs.recipe).augment)
     title = (
         f"{costs.recipe}: a step with {kinds} and without; batch "

@@ -49,7 +49,7 @@ def measure(
     each: Callable[[list[Result]], None],
     say: Say,
 ) -> list[Result]:
-    """Measure networks against rivals, both by name; hand on what is there so far."""
+    """Measure networks against rivals, both by name; `each` gets the results so far."""
     networks = [recipes.get(name) for name in chosen or names()]
     rivals = RIVALS if against is None else map(str.strip, against.split(","))
     engines = [engine(name) for name in dict.fromkeys(["ganglion", *rivals]) if name]
@@ -79,7 +79,7 @@ def run(
     batch_size: int | None = None,
     say: Say = lambda text: None,
 ) -> list[Result]:
-    """Measure a network; Ctrl-C returns what was measured so far."""
+    """Measure a network; Ctrl-C returns the results so far."""
     recipe, size = recipes.plain(recipe), batch_size or recipe.batch_size
     entries = [
         Entry(each.name, problem=each.unavailable_reason() or "") for each in engines
@@ -157,7 +157,7 @@ def _write_data(recipe: Recipe, size: int, folder: Path) -> tuple[float, list[Fi
 
 
 def _predictions(model: Any, row: int) -> Iterator[Figure]:
-    """Yield what is predicted: a single row, and as many as fit."""
+    """Yield the batches to predict: a single row, and as many rows as fit."""
     yield Figure("predict 1 row", 1, (1,))
     forward = 2.0 * sum(steps.products(model))
     rows = next(
@@ -197,7 +197,7 @@ def summary(results: list[Result]) -> list[list[str]]:
 
 
 def print_table(results: list[Result]) -> None:
-    """Print what was measured of a network, and further notes."""
+    """Print the results of a network, and notes."""
     texts = [note for result in results for note in _notes(result)]
     title = report.title(results[0])
     report.print_result(title, COLUMNS, summary(results), dict.fromkeys(texts))

@@ -34,7 +34,7 @@ def measure(
     each: Callable[[list[Result]], None],
     say: Callable[[str], None],
 ) -> list[Result]:
-    """Measure recipes against rivals, both by name; hand on what is there so far."""
+    """Measure recipes against rivals, both by name; `each` gets the results so far."""
     precisions = _precisions(device, precision)
     chosen = [
         (recipes.get(name), precision) for name in names for precision in precisions
@@ -114,7 +114,7 @@ def rows(result: Result) -> list[list[str]]:
 
 
 def title(result: Result) -> str:
-    """Return what was measured, in a line."""
+    """Return the conditions of a measurement, in a line."""
     where = f"threads: {result.threads}"
     if result.device == "cuda":
         where = f"{result.precision}, {result.gpu or 'CUDA'}"
@@ -182,7 +182,7 @@ def notes(result: Result) -> list[str]:
 
 
 def print_table(result: Result) -> None:
-    """Print a result for people."""
+    """Print a result as text."""
     head, *cells = rows(result)
     split = [[row[0].replace(": ", "\n"), *row[1:]] for row in cells]
     lines = [verdict(result)] if result.timed else []
@@ -303,7 +303,7 @@ def replaced(text: str, section: str) -> str:
 
 
 def write(results: list[Result], path: Path, command: str) -> None:
-    """Write the page; what was measured on a GPU is a section of a page."""
+    """Write the page; results on a GPU are a section of another page."""
     if results[0].device == "cuda":
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         text = replaced(text, gpu_section(results, command))

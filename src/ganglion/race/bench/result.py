@@ -12,7 +12,7 @@ from ganglion.race.engines import PRECISE
 
 @dataclass
 class Entry:
-    """What was measured of an engine."""
+    """The measurements of an engine."""
 
     engine: str
     form: str = ""

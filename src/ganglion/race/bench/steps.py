@@ -56,7 +56,7 @@ def run(
     precision: str = "float32",
     say: Say = lambda text: None,
 ) -> Result:
-    """Measure a recipe; Ctrl-C returns what was measured so far."""
+    """Measure a recipe; Ctrl-C returns the results so far."""
     size = batch_size or recipe.batch_size
     entries = [
         Entry(engine.name, problem=engine.unavailable_reason() or "")
@@ -196,7 +196,7 @@ def _peak(meter: Process, threads: int, before: dict[str, float]) -> dict[str, f
 
 @dataclass(frozen=True)
 class Figure:
-    """What is timed of an engine: training steps, or predictions of some rows."""
+    """The timed work of an engine: training steps, or predictions of some rows."""
 
     name: str = "training step"
     rows: int = 0  # to be predicted; none in training

@@ -1,4 +1,4 @@
-"""What a node of a cluster does: a piece of work, passed as plain data.
+"""The work of a node of a cluster, passed as plain data.
 
 The arrays come as the bytes of files: they are laid out in a folder of the node, where
 the engine's own process finds them as it does in a race on one machine.
@@ -67,7 +67,7 @@ class Reporter(Watch):
 def perform(
     work: dict[str, Any], data: Parcel, start: Parcel, node: str, post: Post
 ) -> dict[str, Any]:
-    """Do a piece of work; what goes wrong is part of the answer."""
+    """Do a piece of work; errors are part of the answer."""
     engine, settings = Engine(**work["engine"]), Settings(**work["settings"])
     where = f"{socket.gethostname()}-{node}"
     problem = _unfit(work, engine, where)

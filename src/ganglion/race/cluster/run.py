@@ -51,7 +51,7 @@ class Work:
 
     @property
     def what(self) -> str:
-        """What is done, in a word or two."""
+        """The kind of work, in a word or two."""
         return {
             "examine": "lockstep",
             "exact": "lockstep in float64",
@@ -125,7 +125,7 @@ class RayRunner(RaceRunner):
         super().__init__(settings, *args, **kwargs)
 
     def run(self) -> Race:
-        """Race; Ctrl-C cancels the tasks, keeps what is measured, and propagates."""
+        """Race; Ctrl-C cancels the tasks, keeps the results so far, and propagates."""
         with connected(self._settings.on) as self._ray:
             self._check_resources()
             return super().run()
@@ -269,7 +269,7 @@ class RayRunner(RaceRunner):
         return task.remote(work.name, work.plain(), self._data, start, self._board)
 
     def _answer(self, ref: Any, work: Work) -> dict[str, Any]:
-        """Return what a task came to; the loss of its workers is an answer, too."""
+        """Return the result of a task; the loss of its workers is one, too."""
         try:
             return dict(self._ray.get(ref))
         except self._ray.exceptions.RayError as error:

@@ -29,7 +29,7 @@ from ganglion.race.engines.jax_layers import (
 
 
 def prepare(task: Task, form: str) -> JaxTrainer:
-    """Write the recipe as a function; the form says what is jitted."""
+    """Write the recipe as a function; `form` names what is jitted."""
     set_up(task)
     return JaxTrainer(task, form)
 

@@ -29,7 +29,7 @@ STEPS_PER_EXECUTION = 32  # Keras' own way to leave Python out of most steps
 
 
 def prepare(task: Task, form: str) -> KerasTrainer:
-    """Build the recipe's model; the form says whether XLA compiles it.
+    """Build the recipe's model; `form` names whether XLA compiles it.
 
     The environment variable KERAS_BACKEND chooses what Keras runs on.
     """

@@ -24,7 +24,7 @@ from ganglion.race.engines.tensorflow_layers import Network
 
 
 def prepare(task: Task, form: str) -> TensorFlowTrainer:
-    """Write the recipe with TensorFlow's functions; the form says what XLA compiles."""
+    """Write the recipe with TensorFlow's functions; `form` names what XLA compiles."""
     set_up(task)
     return TensorFlowTrainer(task, form)
 

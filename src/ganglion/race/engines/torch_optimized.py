@@ -30,7 +30,7 @@ FEWEST = 8  # batches; below, a recording does not pay
 
 
 def prepare(task: Task, form: str) -> OptimizedTrainer:
-    """Build the recipe's network; the form says whether it is compiled."""
+    """Build the recipe's network; `form` names whether it is compiled."""
     import torch
 
     compiled = form.startswith("compiled")
@@ -192,7 +192,7 @@ class RecordedTrainer(OptimizedTrainer):
         self.reset()
 
     def reset(self) -> None:
-        """Go back to the first weights; the graphs know the optimizer's addresses."""
+        """Restore the first weights in place: graphs hold the optimizer's addresses."""
         write_weights(self._network, self._task.weights)
         for state in self._optimizer.state.values():
             for value in state.values():

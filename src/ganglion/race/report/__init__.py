@@ -1,1 +1,1 @@
-"""What a race measured, as a page, as Markdown and in the terminal."""
+"""The results of a race, as a page, as Markdown and in the terminal."""

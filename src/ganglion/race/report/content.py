@@ -144,7 +144,7 @@ def problems(race: Race) -> list[Problem]:
 
 
 def warnings(race: Race) -> list[str]:
-    """Return what a reader must know of the machine and the data."""
+    """Return the remarks on the machine and the data."""
     remark = str(race.machine.get("data") or "")
     return [text for text in (machine.busy(race.machine, race.threads), remark) if text]
 
@@ -174,7 +174,7 @@ def loss_text(losses: tuple[float, ...], step: int) -> str:
 
 
 def published(race: Race) -> list[list[str]]:
-    """Return what others published: system, accuracy or loss, and time."""
+    """Return published results: system, accuracy or loss, and time."""
     return [
         [str(row["system"]), number_text(row[race.score], 4), str(row["time"])]
         for row in race.published

@@ -131,7 +131,7 @@ def problems(race: Race) -> Html | None:
 
 
 def published(race: Race) -> Html | None:
-    """Return what others published for this recipe."""
+    """Return the published results of this recipe."""
     if not race.published:
         return None
     rows = [

@@ -195,7 +195,7 @@ def problems(race: Race) -> list[str]:
 
 
 def notes(race: Race) -> list[str]:
-    """Return what a reader must know to believe the tables."""
+    """Return the remarks that belong below the tables."""
     texts = [f"Lockstep: {text}" for text in figures.exact_texts(race)]
     if race.published:
         texts.append("Published figures are of others, on other machines.")

@@ -23,7 +23,7 @@ BLOCK_BYTES = 1 << 20  # beyond which calling ops one by one costs little
 
 
 class Mapping:
-    """A function for elements, which remembers how it can be called."""
+    """A function for elements, which stores how it can be called."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = _with_tuples(function)

@@ -105,3 +105,29 @@ def test_plain_things_travel_through_json(thing):
 def test_configurations_that_make_no_sense(config, error, match):
     with pytest.raises(error, match=match):
         keras.saving.deserialize_keras_object(config)
+
+
+class Halver:
+    """Of no registered class: only the objects of its module have it."""
+
+    def __init__(self, by: float = 2.0) -> None:
+        self.by = by
+
+
+def test_names_are_looked_for_among_the_objects_of_a_module():
+    def scaled(x):
+        return x
+
+    mine = {"Halver": Halver, "scaled": scaled, "number": 3}
+    read = keras.saving.deserialize_keras_object
+    assert read("Halver", module_objects=mine).by == 2.0
+    entry = {"class_name": "Halver", "config": {"by": 4.0}}
+    assert read(entry, module_objects=mine, printable_module_name="halver").by == 4.0
+    assert read("scaled", module_objects=mine) is scaled
+    own = read("scaled", custom_objects={"scaled": len}, module_objects=mine)
+    assert own is len  # the user's objects first
+    assert read("unknown", module_objects=mine) == "unknown"  # as in Keras
+    assert read("number", module_objects=mine) == "number"
+    assert read("scaled", {"scaled": scaled}) is scaled
+    with pytest.raises(TypeError, match="takes no nonsense"):
+        read("scaled", nonsense=1)

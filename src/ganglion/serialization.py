@@ -113,7 +113,7 @@ def get_registered_name(obj: Any) -> str:
 class CustomObjectScope:
     """Makes names known to everything that is loaded in a `with` block."""
 
-    def __init__(self, custom_objects: dict[str, Any]) -> None:
+    def __init__(self, custom_objects: dict[str, Any] | None) -> None:
         self.custom_objects = dict(custom_objects or {})
 
     def __enter__(self) -> CustomObjectScope:
@@ -328,10 +328,23 @@ def _plain(value: Any) -> Any:
 
 
 def deserialize_keras_object(
-    config: Any, custom_objects: dict[str, Any] | None = None, safe_mode: bool = True
+    config: Any,
+    custom_objects: dict[str, Any] | None = None,
+    safe_mode: bool = True,
+    **kwargs: Any,
 ) -> Any:
-    """Rebuild an object from plain data."""
+    """Rebuild an object from plain data.
+
+    `module_objects=`, as in Keras 2: where else to look for names. A name alone then
+    means the function, or the class with its defaults.
+    """
+    module_objects = _module_objects(kwargs)
+    if module_objects is not None:
+        with custom_object_scope(module_objects), custom_object_scope(custom_objects):
+            return _by_name(config)
     if custom_objects:
+        if isinstance(config, str) and config in custom_objects:
+            return custom_objects[config]
         with custom_object_scope(custom_objects):
             return deserialize_keras_object(config)
     if isinstance(config, (list, tuple)):
@@ -341,6 +354,27 @@ def deserialize_keras_object(
     if "class_name" in config:
         return _rebuild(config)
     return {key: deserialize_keras_object(value) for key, value in config.items()}
+
+
+def _module_objects(kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the classes and functions of a module, from Keras 2's arguments."""
+    objects = kwargs.pop("module_objects", None)
+    kwargs.pop("printable_module_name", None)
+    if kwargs:
+        raise TypeError(f"deserialize_keras_object takes no {', '.join(kwargs)}.")
+    if objects is None:
+        return None
+    return {name: value for name, value in objects.items() if callable(value)}
+
+
+def _by_name(config: Any) -> Any:
+    """Return what a name alone means; a name that is not known stays one."""
+    if not isinstance(config, str):
+        return deserialize_keras_object(config)
+    found = get_registered_object(config)
+    if found is None:
+        return config
+    return found() if inspect.isclass(found) else found
 
 
 def arguments_from(config: dict[str, Any]) -> dict[str, Any]:

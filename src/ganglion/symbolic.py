@@ -188,6 +188,12 @@ class KerasTensor(Operators):
             "functions, or wrap the code in a Layer."
         )
 
+    def __tf_tensor__(self, *_: Any, **__: Any) -> Any:
+        raise _not_for("TensorFlow")
+
+    def __jax_array__(self) -> Any:
+        raise _not_for("JAX")
+
     def __repr__(self) -> str:
         return (
             f"<KerasTensor shape={self.shape}, dtype={self.dtype}, "
@@ -216,7 +222,8 @@ def _checked_shape(shape: Any) -> tuple[int | None, ...]:
         is_whole = isinstance(size, (int, np.integer)) and size >= 0
         if size is not None and not is_whole:
             raise ValueError(
-                f"A shape holds integers, or None for any size, not {shape!r}."
+                f"Cannot convert '{shape}' to a shape. A shape holds integers, or None "
+                "for any size."
             )
     return Sizes(None if size is None else int(size) for size in sizes)
 
@@ -226,6 +233,13 @@ def _no_number(kind: str) -> ValueError:
         "A KerasTensor is symbolic: it doesn't have any actual numerical value, and "
         f"cannot be turned into {kind}. Write what depends on its numbers into a "
         "Layer, in `ganglion.ops`."
+    )
+
+
+def _not_for(framework: str) -> ValueError:
+    return ValueError(
+        f"A KerasTensor cannot be used as input to a {framework} function: it is "
+        "symbolic, and has no numbers. Use `ganglion.ops`, or a layer of Ganglion."
     )
 
 

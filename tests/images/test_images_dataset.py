@@ -110,6 +110,18 @@ def test_labels_by_hand_and_single_images(photos):
         image_dataset_from_directory(photos, [1, 2], **SMALL)
 
 
+def test_channels_first(photos, monkeypatch):
+    options = {"shuffle": False, "batch_size": 8, **SMALL}
+    last = image_dataset_from_directory(photos, **options)
+    first = image_dataset_from_directory(photos, data_format="channels_first", **options)
+    for (x, _), (turned, _) in zip(last, first, strict=True):
+        np.testing.assert_array_equal(np.moveaxis(x, -1, 1), turned)
+    model = network(shape=(3, 20, 16))
+    assert len(model.fit(first, verbose=0).history["loss"]) == 1
+    monkeypatch.setitem(ganglion.config._choices, "image_data_format", "channels_first")
+    assert next(iter(image_dataset_from_directory(photos, **options)))[0].shape[1] == 3
+
+
 def test_unreadable_files_are_left_out_with_a_warning(photos):
     (photos / "red" / "000.png").write_text("words")
     with pytest.warns(UserWarning, match=r"1 of 30 files.*000.png: no image: it holds"):
@@ -133,7 +145,7 @@ def test_unreadable_files_are_left_out_with_a_warning(photos):
         ({"validation_split": 0.1, "subset": "training"}, "seed"),
         ({"class_names": ["pink"]}, "class_names"),
         ({"crop_to_aspect_ratio": True, "pad_to_aspect_ratio": True}, "Only one"),
-        ({"data_format": "channels_first"}, "channels_first"),
+        ({"data_format": "sideways"}, "channels_first"),
         ({"format": "csv"}, "format"),
     ],
 )

@@ -173,6 +173,7 @@ BATCHED = [
     (lambda x: x[..., None], (None, 7, 4, 1)),
     (lambda x: ops.argmax(x, axis=-1), (None, 7)),
     (lambda x: ops.einsum("bij,bkj->bik", x, x), (None, 7, 7)),
+    (lambda x: ops.einsum(x, [0, 1, 2], x, [0, 3, 2], [0, 1, 3]), (None, 7, 7)),
     (lambda x: ops.softmax(x), (None, 7, 4)),
     (lambda x: ops.max_pool(x, 3), (None, 2, 4)),
     (lambda x: ops.zeros_like(x), (None, 7, 4)),
@@ -314,6 +315,26 @@ def test_equality_compares_elements_but_finds_variables_by_identity() -> None:
     assert len({v, w, x}) == 3
 
 
+def test_einsum_with_numbered_axes_and_the_options_of_backends() -> None:
+    square = np.arange(9.0, dtype="float32").reshape(3, 3)
+    for call in (
+        (square, [0, 0]),
+        (square, [1, 0]),
+        (square, [0, 1], square, [1, 2]),
+        (square, [..., 1], square, [2, 1], [2, ...]),
+    ):
+        wanted = np.einsum(*call)
+        np.testing.assert_allclose(ops.einsum(*call, optimize=True), wanted)
+
+
+def test_functions_of_tensorflow_and_jax_refuse_symbolic_tensors_by_name() -> None:
+    tensor = KerasTensor((None, 3))
+    with pytest.raises(ValueError, match="input to a TensorFlow function"):
+        tensor.__tf_tensor__()
+    with pytest.raises(ValueError, match="input to a JAX function"):
+        tensor.__jax_array__()
+
+
 # ---- the rest ------------------------------------------------------------------------
 
 
@@ -386,6 +407,7 @@ REFUSALS = [
     (lambda: ops.matmul(M, M), "inner sizes differ"),
     (lambda: ops.matmul(M, 2.0), "a scalar is not a matrix; use multiply"),
     (lambda: ops.einsum("ij,jk->ik", M, M), "einsum"),
+    (lambda: ops.einsum("ij,jk->ik", M, M.T, casting="no"), "takes no casting"),
     (lambda: ops.einsum("iii->i", M), "does not name the axes"),
     (lambda: ops.einsum("ii->i", M), "is both 2 and 3"),
     (lambda: ops.einsum("...i->i", M), "has no '...' in its result"),

@@ -153,13 +153,20 @@ def vdot(x1: Any, x2: Any) -> Any:
 
 
 @op
-def einsum(subscripts: str, *operands: Any) -> Any:
+def einsum(subscripts: Any, *operands: Any, **kwargs: Any) -> Any:
     """Sum products as Einstein wrote them, for example ``"bij,jk->bik"``.
+
+    The axes may be numbered instead, as in NumPy: ``einsum(a, [0, 1], b, [1, 2])``.
+    `optimize=` and `precision=`, which backends of Keras take, change no result.
 
     >>> import numpy as np
     >>> einsum("...ij->...ji", np.ones((5, 2, 3), "float32")).shape
     (5, 3, 2)
     """
+    if unknown := set(kwargs) - {"optimize", "precision"}:
+        raise TypeError(f"ops.einsum takes no {', '.join(sorted(unknown))}.")
+    if not isinstance(subscripts, str):
+        subscripts, operands = _in_letters(subscripts, *operands)
     values, dtype = factors(*operands)
     if all(read(x).dtype == np.int8 for x in operands):  # as Keras does, for room
         values, dtype = factors(*(astype(value, "int32") for value in values))
@@ -173,6 +180,20 @@ def einsum(subscripts: str, *operands: Any) -> Any:
         later = set(result).union(*(letters for letters, _ in rest[number:]))
         term, value = _contract(term, value, other, right, later)
     return astype(_arrange(term, value, result), dtype)
+
+
+def _in_letters(*values: Any) -> tuple[str, tuple[Any, ...]]:
+    """Spell operands with numbered axes, and at the end perhaps those of the result."""
+
+    def spelled(axes: Any) -> str:
+        letters = string.ascii_letters
+        return "".join("..." if axis is ... else letters[axis] for axis in axes)
+
+    operands, terms = values[: len(values) // 2 * 2 : 2], values[1::2]
+    subscripts = ",".join(map(spelled, terms))
+    if len(values) % 2:
+        subscripts += "->" + spelled(values[-1])
+    return subscripts, operands
 
 
 def _with_known_sizes(

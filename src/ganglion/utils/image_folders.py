@@ -87,15 +87,14 @@ def image_dataset_from_directory(
         follow_links: Whether to look into linked folders.
         crop_to_aspect_ratio: Whether to crop images to the requested shape.
         pad_to_aspect_ratio: Whether to add black bars to get that shape.
-        data_format: "channels_last".
+        data_format: "channels_last" or "channels_first"; None for Keras' default.
         format: Accepted; the data is our own.
         verbose: Whether to print what was found.
     """
     check_arguments(
         labels, label_mode, class_names, validation_split, subset, shuffle, seed
     )
-    if data_format == "channels_first":
-        raise ValueError("data_format='channels_first' is not supported.")
+    channels_first = config.data_format_of(data_format) == "channels_first"
     if format not in ("tf", "grain"):
         raise ValueError(f"`format` should be 'tf' or 'grain', got {format!r}.")
     form = _form(
@@ -110,6 +109,8 @@ def image_dataset_from_directory(
 
     def dataset(part: Listing, mixed: bool) -> ImageDataset:
         pixels, readable = _decoded(part, form)
+        if channels_first:
+            pixels = np.ascontiguousarray(np.moveaxis(pixels, -1, 1))
         data = ImageDataset(
             pixels, readable.labels(label_mode), batch_size, mixed, seed
         )

@@ -32,10 +32,4 @@ METHODS_THAT_DIFFER: dict[str, str] = {
     "Model.fit": "has `check=True` besides Keras' arguments: it names NaN in the data",
 }
 
-_OLD_TABLE = "no **kwargs: they are `module_objects` and its kin of Keras 2"
-
-FUNCTIONS: dict[str, str] = {
-    "ops.einsum": "no **kwargs: they are options of one backend of Keras",
-    "saving.deserialize_keras_object": _OLD_TABLE,
-    "utils.deserialize_keras_object": _OLD_TABLE,
-}
+FUNCTIONS: dict[str, str] = {}

@@ -387,28 +387,11 @@ def arguments_from(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rebuild(entry: dict[str, Any]) -> Any:
+    """Rebuild an object, a function, a class or a special value from its entry."""
     kind = entry["class_name"]
     budget.count("objects")
-    if kind in ("__numpy__", "__tensor__"):
-        return _array(**entry["config"])
-    if kind == "__slice__":
-        parts = (entry["config"][part] for part in ("start", "stop", "step"))
-        return slice(*map(deserialize_keras_object, parts))
-    if kind == "__bytes__":
-        return str(entry["config"]["value"]).encode()
-    if kind == "__ellipsis__":
-        return Ellipsis
-    if kind == "__lambda__":
-        known = _lambda_written(entry["config"])
-        if known is not None:
-            return known
-        raise ValueError(
-            "This file holds a Python lambda as byte code, and to load it would mean "
-            "arbitrary code execution. Ganglion never executes code from a file: build "
-            "the model by its script and read the weights with `load_weights`; or "
-            "define the function by name, pass it in `custom_objects`, and save the "
-            "model again."
-        )
+    if kind in _SPECIAL_VALUES:
+        return _SPECIAL_VALUES[kind](entry)
     if kind == "__keras_tensor__" or "config" not in entry:
         return entry
     if kind == "function" and not isinstance(entry["config"], str):
@@ -423,14 +406,7 @@ def _rebuild(entry: dict[str, Any]) -> Any:
     if shared is not None and _active.sharing and shared in _active.sharing[-1]:
         return _active.sharing[-1][shared]
     with budget.deeper():
-        config = entry["config"] or {}
-        is_old_model = isinstance(config, list) and hasattr(obj, "fit")
-        if not isinstance(config, dict) and not is_old_model:
-            raise TypeError(f"Expected 'config' to be a dict, got {config!r:.80}.")
-        if hasattr(obj, "from_config"):
-            rebuilt = obj.from_config(config)
-        else:
-            rebuilt = obj(**arguments_from(config))
+        rebuilt = _constructed(obj, entry["config"] or {})
     for step in ("build", "compile"):
         restore = getattr(rebuilt, f"{step}_from_config", None)
         if entry.get(f"{step}_config") and restore is not None:
@@ -438,6 +414,44 @@ def _rebuild(entry: dict[str, Any]) -> Any:
     if shared is not None and _active.sharing:
         _active.sharing[-1][shared] = rebuilt
     return rebuilt
+
+
+def _constructed(cls: Any, config: Any) -> Any:
+    is_old_model = isinstance(config, list) and hasattr(cls, "fit")
+    if not isinstance(config, dict) and not is_old_model:
+        raise TypeError(f"Expected 'config' to be a dict, got {config!r:.80}.")
+    if hasattr(cls, "from_config"):
+        return cls.from_config(config)
+    return cls(**arguments_from(config))
+
+
+def _slice(entry: dict[str, Any]) -> slice:
+    parts = (entry["config"][part] for part in ("start", "stop", "step"))
+    return slice(*map(deserialize_keras_object, parts))
+
+
+def _lambda(entry: dict[str, Any]) -> Any:
+    """Return the lambda that this process wrote in this form; run no code of a file."""
+    function = _lambda_written(entry["config"])
+    if function is not None:
+        return function
+    raise ValueError(
+        "This file holds a Python lambda as byte code, and to load it would mean "
+        "arbitrary code execution. Ganglion never executes code from a file: build "
+        "the model by its script and read the weights with `load_weights`; or "
+        "define the function by name, pass it in `custom_objects`, and save the "
+        "model again."
+    )
+
+
+_SPECIAL_VALUES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "__numpy__": lambda entry: _array(**entry["config"]),
+    "__tensor__": lambda entry: _array(**entry["config"]),
+    "__slice__": _slice,
+    "__bytes__": lambda entry: str(entry["config"]["value"]).encode(),
+    "__ellipsis__": lambda entry: Ellipsis,
+    "__lambda__": _lambda,
+}
 
 
 def _array(value: Any, dtype: Any) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -92,44 +93,44 @@ def bench(
         raise typer.Exit(INTERRUPTED)
 
 
-def _steps(
+def _steps(*arguments: Any) -> list[Any]:
+    from ganglion.race.bench import report
+
+    def show(done: list[Any]) -> None:
+        report.print_table(done[-1])
+
+    return _measured(report, show, *arguments)
+
+
+def _networks(*arguments: Any) -> list[Any]:
+    from ganglion.race.bench import networks
+
+    def show(done: list[Any]) -> None:
+        last = done[-1].recipe
+        networks.print_table([result for result in done if result.recipe == last])
+
+    return _measured(networks, show, *arguments)
+
+
+def _measured(
+    benchmark: Any,
+    show: Callable[[list[Any]], None],
     names: list[str],
     against: str | None,
     json: bool,
     write: Path | None,
     common: dict[str, Any],
 ) -> list[Any]:
+    """Run a benchmark; show and write each result as it comes, or print all as JSON."""
     from ganglion.race.bench import report
 
     def keep(done: list[Any]) -> None:
         if not json:
-            report.print_table(done[-1])
+            show(done)
         if write is not None:
-            report.write(done, write, _command(write))
+            benchmark.write(done, write, _command(write))
 
-    results = report.measure(names, against, each=keep, **common)
-    if json:
-        print(report.as_json(results))
-    return results
-
-
-def _networks(
-    names: list[str],
-    against: str | None,
-    json: bool,
-    write: Path | None,
-    common: dict[str, Any],
-) -> list[Any]:
-    from ganglion.race.bench import networks, report
-
-    def keep(done: list[Any]) -> None:
-        if not json:
-            last = done[-1].recipe
-            networks.print_table([result for result in done if result.recipe == last])
-        if write is not None:
-            networks.write(done, write, _command(write))
-
-    results = networks.measure(names, against, each=keep, **common)
+    results: list[Any] = benchmark.measure(names, against, each=keep, **common)
     if json:
         print(report.as_json(results))
     return results

@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
 
@@ -126,6 +126,7 @@ def race(
     All start from the same weights and see the same batches. Results, tables and a
     page with curves are kept in a folder; Ctrl-C loses nothing.
     """
+    form = ImageOptions(images, test, size, fit)
     options: dict[str, Any] = {
         "runs": runs, "epochs": epochs, "batch_size": batch_size, "threads": threads,
         "seed": seed,
@@ -140,11 +141,9 @@ def race(
                 "--size, --fit, --engines, --runs, --epochs, --batch-size, --threads, "
                 "--seed, --limit, --out. (--resume DIR goes on with one by itself.)"
             )
-        options |= {"limit": limit, "engines": engines}
-        _race_pretrained(images, (test, size, fit), out, options)
+        _race_pretrained(form, out, options | {"limit": limit, "engines": engines})
         return
-    from ganglion.race import run_race, settings, watch
-    from ganglion.race.engines import engine
+    from ganglion.race import settings
 
     bound = None if memory is None else int(memory * 1e9)
     limits: dict[str, Any] = {"limit": limit, "memory": bound}
@@ -152,36 +151,57 @@ def race(
         "device": device,
         "sweep": settings.parse_sweep(sweep) if sweep else None,
     }
-    before, folder = None, out
     if resume is not None:
         if out is not None:
             raise typer.BadParameter("--resume goes on in its own folder: no --out.")
-        if any(option is not None for option in (images, test, size, fit)):
+        if any(option is not None for option in form):
             raise typer.BadParameter("--resume knows its images: no --images.")
-        from ganglion.race.results import load
-
-        before, folder = load(resume), resume if resume.is_dir() else resume.parent
         names = None if engines is None else settings.split_names(engines)
-        options |= {"recipe": recipe, "engines": names}
-        if before.recipe == PRETRAINED:
-            if any((on, device, sweep, memory)):
-                raise typer.BadParameter(
-                    "this race is one of --pretrained: no --on, --device, --sweep, "
-                    "--memory."
-                )
-            settings.refuse_others(before, resume, options)
-            from ganglion.images import networks
+        _resume(resume, options | {"recipe": recipe, "engines": names}, limits, on)
+        return
+    training = _recipe(recipe, form)
+    chosen = settings.choose(training, engines=engines, on=on, **options, **limits)
+    _run(chosen, _free(out or _default_folder(chosen.recipe)))
 
-            data = networks.read_source(before.images)
-            before = replace(before, limit=limit or before.limit)
-            _run_pretrained(data, folder, before)
-            return
-        chosen = settings.of_race(before, resume, options, on=on or "", **limits)
-    else:
-        training = _recipe(recipe, images, test, size, fit)
-        chosen = settings.choose(training, engines=engines, on=on, **options, **limits)
-        folder = _free(out or _default_folder(chosen.recipe))
-    assert folder is not None
+
+class ImageOptions(NamedTuple):
+    """The options of a race on a folder of images."""
+
+    folder: Path | None
+    test: float | None
+    size: str | None
+    fit: str | None
+
+
+def _resume(
+    path: Path, options: dict[str, Any], limits: dict[str, Any], on: str | None
+) -> None:
+    """Go on with a race of any kind."""
+    from ganglion.race import settings
+    from ganglion.race.results import load
+
+    before, folder = load(path), path if path.is_dir() else path.parent
+    if before.recipe != PRETRAINED:
+        chosen = settings.of_race(before, path, options, on=on or "", **limits)
+        _run(chosen, folder, before)
+        return
+    if any((on, options["device"], options["sweep"], limits["memory"])):
+        raise typer.BadParameter(
+            "this race is one of --pretrained: no --on, --device, --sweep, --memory."
+        )
+    settings.refuse_others(before, path, options)
+    from ganglion.images import networks
+
+    data = networks.read_source(before.images)
+    before = replace(before, limit=limits["limit"] or before.limit)
+    _run_pretrained(data, folder, before)
+
+
+def _run(chosen: Any, folder: Path, before: Any = None) -> None:
+    """Run a race, here or on a cluster, and report its results."""
+    from ganglion.race import run_race, watch
+    from ganglion.race.engines import engine
+
     kind = run_race.RaceRunner
     if chosen.on:
         from ganglion.race.cluster import run as cluster
@@ -204,16 +224,10 @@ def race(
     _end(runner.race, folder)
 
 
-def _recipe(
-    recipe: str | None,
-    images: Path | None,
-    test: float | None,
-    size: str | None,
-    fit: str | None,
-) -> Any:
+def _recipe(recipe: str | None, form: ImageOptions) -> Any:
     """Return the name of a recipe, or the recipe of a folder of images."""
-    if images is None:
-        if not (test is None and size is None and fit is None):
+    if form.folder is None:
+        if any(option is not None for option in form):
             raise typer.BadParameter("--test, --size and --fit go with --images.")
         if recipe is None:
             raise typer.BadParameter("say which recipe; `ganglion recipes` lists them.")
@@ -222,18 +236,15 @@ def _recipe(
         raise typer.BadParameter(f"a recipe ({recipe}) or --images, not both.")
     from ganglion.images import networks
 
-    pixels = parse_size(size)
+    pixels, fit = parse_size(form.size), form.fit or "crop"
     with decoding() as watch:
         return networks.of_folder(
-            images, size=pixels, test=test, fit=fit or "crop", watch=watch
+            form.folder, size=pixels, test=form.test, fit=fit, watch=watch
         )
 
 
 def _race_pretrained(
-    images: Path | None,
-    form: tuple[float | None, str | None, str | None],
-    out: Path | None,
-    options: dict[str, Any],
+    form: ImageOptions, out: Path | None, options: dict[str, Any]
 ) -> None:
     """Race on a pretrained start; without a folder, on the one of CIFAR-10."""
     from ganglion import config
@@ -242,17 +253,17 @@ def _race_pretrained(
     from ganglion.images import networks
     from ganglion.race import pretrained, settings
 
-    test, size, fit = form
+    images, test = form.folder, form.test
     if images is None:
         images = networks.cifar_folder()
         test = networks.CIFAR_HELD_OUT if test is None else test
     with decoding() as watch:
         data = image_folders.load(
             images,
-            size=parse_size(size) or SIZE,
+            size=parse_size(form.size) or SIZE,
             test=test,
             color="rgb",
-            fit=fit or "crop",
+            fit=form.fit or "crop",
             watch=watch,
         )
     if data.test is None or not len(data.test):

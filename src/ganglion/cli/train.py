@@ -139,6 +139,25 @@ def train(
         raise typer.BadParameter(f"{names}: for --images FOLDER, not for a recipe.")
     chosen = recipe_book.get(recipe)
     _choose(backend, threads, seed)
+    _train_recipe(
+        context, chosen, epochs, batch_size, augment=augment, log=log, save=save,
+        resume=resume, watches=watch,
+    )  # fmt: skip
+
+
+def _train_recipe(
+    context: typer.Context,
+    chosen: recipe_book.Recipe,
+    epochs: int | None,
+    batch_size: int | None,
+    *,
+    augment: bool,
+    log: str,
+    save: Path | None,
+    resume: Path | None,
+    watches: bool,
+) -> None:
+    """Train a recipe, or go on with its training, and report the result."""
     model: Any = resume and _resumed(context, chosen, resume, augment)
     if not augment:
         if chosen.augment:
@@ -152,7 +171,7 @@ def train(
     first = int(model.training_state.epoch.array)
     _announce(chosen, model, total, batch_size, log)
     callbacks = _callbacks(log, save)
-    if watch:
+    if watches:
         callbacks.append(_watched(context, chosen, testing, batch_size))
     started = time.perf_counter()
     try:

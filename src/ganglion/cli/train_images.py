@@ -83,21 +83,7 @@ def train_folder(chosen: Choices, callbacks: list[Any]) -> bool:
     from ganglion.compiler import registry
     from ganglion.images import networks, training
 
-    model = None
-    if chosen.resume is not None:
-        from ganglion import saving
-
-        model = saving.load_model(chosen.resume)
-        chosen = _as_begun(chosen, model)
-    data = chosen.load(**_form(chosen, model))
-    if model is None:
-        model = training.new_model(data, chosen.augment)
-    elif (known := model.notes.get("class_names")) != list(data.classes):
-        raise ValueError(
-            f"{chosen.resume} was trained on other classes than {data.folder} has: "
-            f"{', '.join(map(terminal.printable, known or ['unnamed ones']))}."
-        )
-    training.remember(model, data, test=chosen.test, validation=chosen.validation)
+    chosen, model, data = _prepared(chosen)
     size = chosen.batch_size or networks.batch_size(len(data.train))
     total = chosen.epochs or training.most_epochs(len(data.train), size)
     if chosen.log == "keras":
@@ -128,6 +114,28 @@ def train_folder(chosen: Choices, callbacks: list[Any]) -> bool:
         return False
     _conclude(chosen, model, data, keeper, time.perf_counter() - started)
     return True
+
+
+def _prepared(chosen: Choices) -> tuple[Choices, Any, Any]:
+    """Return the choices, with those of a resumed run, its model and the images."""
+    from ganglion.images import training
+
+    model = None
+    if chosen.resume is not None:
+        from ganglion import saving
+
+        model = saving.load_model(chosen.resume)
+        chosen = _as_begun(chosen, model)
+    data = chosen.load(**_form(chosen, model))
+    if model is None:
+        model = training.new_model(data, chosen.augment)
+    elif (known := model.notes.get("class_names")) != list(data.classes):
+        raise ValueError(
+            f"{chosen.resume} was trained on other classes than {data.folder} has: "
+            f"{', '.join(map(terminal.printable, known or ['unnamed ones']))}."
+        )
+    training.remember(model, data, test=chosen.test, validation=chosen.validation)
+    return chosen, model, data
 
 
 def _form(chosen: Choices, model: Any) -> dict[str, Any]:

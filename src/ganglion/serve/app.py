@@ -138,6 +138,33 @@ class Service:
 
 def application(service: Service, page: str) -> Starlette:
     """Return the application; `page` is shown at `/`."""
+
+    async def other(request: Request, error: Exception) -> Response:
+        response = _other_refusal(request, error)
+        service.metrics.requests["other", response.status_code] += 1
+        return response
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        service.batcher.start()
+        yield
+        await service.batcher.stop()
+
+    return Starlette(
+        routes=[
+            Route(path, _counted(service, path, endpoint), methods=[_method(path)])
+            for path, endpoint in _endpoints(service, page).items()
+        ],
+        lifespan=lifespan,
+        exception_handlers={HTTPException: other},
+    )
+
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def _endpoints(service: Service, page: str) -> dict[str, Endpoint]:
+    """Return the endpoint of each path."""
     model = service.interface.as_data()
     described = openapi.description(service.interface)
 
@@ -162,18 +189,7 @@ def application(service: Service, page: str) -> Starlette:
     async def openapi_(request: Request) -> Response:
         return JSONResponse(described)
 
-    async def other(request: Request, error: Exception) -> Response:
-        response = _other_refusal(request, error)
-        service.metrics.requests["other", response.status_code] += 1
-        return response
-
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        service.batcher.start()
-        yield
-        await service.batcher.stop()
-
-    routes = {
+    return {
         "/": home,
         "/predict": predict,
         "/health": health,
@@ -181,21 +197,10 @@ def application(service: Service, page: str) -> Starlette:
         "/model": model_,
         "/openapi.json": openapi_,
     }
-    return Starlette(
-        routes=[
-            Route(path, _counted(service, path, answer), methods=[_method(path)])
-            for path, answer in routes.items()
-        ],
-        lifespan=lifespan,
-        exception_handlers={HTTPException: other},
-    )
 
 
 def _method(path: str) -> str:
     return "POST" if path == "/predict" else "GET"
-
-
-Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def _counted(service: Service, path: str, answer: Endpoint) -> Endpoint:

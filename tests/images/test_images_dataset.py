@@ -113,7 +113,9 @@ def test_labels_by_hand_and_single_images(photos):
 def test_channels_first(photos, monkeypatch):
     options = {"shuffle": False, "batch_size": 8, **SMALL}
     last = image_dataset_from_directory(photos, **options)
-    first = image_dataset_from_directory(photos, data_format="channels_first", **options)
+    first = image_dataset_from_directory(
+        photos, data_format="channels_first", **options
+    )
     for (x, _), (turned, _) in zip(last, first, strict=True):
         np.testing.assert_array_equal(np.moveaxis(x, -1, 1), turned)
     model = network(shape=(3, 20, 16))

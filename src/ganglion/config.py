@@ -28,7 +28,7 @@ MIXED = "mixed_bfloat16"
 MOST_THREADS = 256  # or four for each core: beyond that, it is a mistake
 _YES, _NO = ("1", "yes", "on", "true"), ("0", "no", "off", "false")
 
-# What each environment variable decides; docs/environment.md says it at length.
+# The purpose of each environment variable; see docs/environment.md.
 ENVIRONMENT = {
     "GANGLION_BACKEND": "who computes: auto, cpu, numpy or cuda",
     "GANGLION_CPU": "a lesser processor to compile for, by LLVM's name",
@@ -131,7 +131,7 @@ def home() -> Path:
 def backend() -> str:
     """Return the backend in use: `set_backend`, else GANGLION_BACKEND, else auto.
 
-    ``"auto"`` stands for ``"cpu"``, the compiler, where llvmlite can be loaded, else
+    ``"auto"`` means ``"cpu"``, the compiler, where llvmlite can be loaded, else
     for ``"numpy"``; a model that is worth it goes to the GPU, where there is one.
 
     A script that has Ganglion for its Keras asks for which of Keras' backends it is to
@@ -509,7 +509,7 @@ def _limit(name: str, variable: str) -> int | None:
     return int(text) if text else None
 
 
-# ---- what Ganglion decides by itself -------------------------------------------------
+# ---- automatic choices ---------------------------------------------------------------
 
 
 def enable_flash_attention() -> None:

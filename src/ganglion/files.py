@@ -29,7 +29,7 @@ from typing import Any, BinaryIO
 Content = bytes | memoryview | Callable[[BinaryIO], Any]
 
 LOCK_POLL_SECONDS = 0.1
-# What a writer calls a file that is not complete yet; it holds a lock on it.
+# The name of a file that is not complete yet; its writer holds a lock on it.
 _PART = re.compile(r"\..+\.\d+([.-][0-9a-f]+)?\.part")
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -199,7 +199,7 @@ def _make_part_folder(target: Path) -> tuple[Path, int | None]:
 
 
 def _remove_if_abandoned(part: Path) -> None:
-    if sys.platform == "win32":  # where what is open cannot be removed
+    if sys.platform == "win32":  # where open files cannot be removed
         _remove(part)
         return
     handle = os.open(part, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
@@ -273,7 +273,7 @@ def locked(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[N
 
 def _is_at(file: BinaryIO, path: Path) -> bool:
     """Return whether an open file still has its name."""
-    if sys.platform == "win32":  # where what is open cannot be removed
+    if sys.platform == "win32":  # where open files cannot be removed
         return True
     try:
         return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
@@ -312,7 +312,7 @@ class NotAFileError(ValueError):
 
 
 def kind_of(mode: int) -> str | None:
-    """Return what a mode of `os.stat` stands for; None for a file."""
+    """Return the kind of file that a mode of `os.stat` means; None for a plain file."""
     if stat.S_ISREG(mode):
         return None
     return next((kind for is_kind, kind in _KINDS if is_kind(mode)), "no file")

@@ -318,7 +318,7 @@ class GradientTape:
             )
             numbers = [as_tensor(arrays[value]) for value in known]
         if not self._persistent and not self._is_open:
-            self._recording = None  # what it holds is as large as all that was computed
+            self._recording = None  # its graph is as large as all that was computed
         rest = iter(numbers)
         return [None if value is None else next(rest) for value in values]
 
@@ -391,7 +391,7 @@ def grad(
 
 
 def _fresh(leaf: Any) -> Any:
-    """Return a tensor with nothing behind it, so that only its own uses count."""
+    """Return a tensor without its history, so that only its own uses count."""
     if isinstance(leaf, Value):
         return reshape(leaf, shape=leaf.shape)
     if isinstance(leaf, Tensor) and leaf.is_recorded:

@@ -161,7 +161,7 @@ class _Random(Initializer):
         return np.random.Generator(np.random.Philox(int(self.seed)))
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments; a seed that was drawn is drawn anew."""
+        """Return the arguments; a seed that was drawn is None again."""
         config = super().get_config()
         config["seed"] = serialize_keras_object(self._given_seed)
         return config

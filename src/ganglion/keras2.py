@@ -16,7 +16,7 @@ _heard = False  # the script speaks Keras 2
 _decided: bool | None = None  # by hand, which overrules what was heard
 _in_tensorflow = False  # the script's Keras 2 is the one inside of TensorFlow
 _learning_phase: bool | None = None  # of the calls on Keras tensors from now on
-# What `active()` and `is_own_keras()` say, where a function would be called too often.
+# The results of `active()` and `is_own_keras()`, for code that is run very often.
 in_force = is_own = False
 
 

@@ -1,4 +1,4 @@
-"""Old module paths: `keras.layers.core` and its kin, with a warning for each.
+"""Old module paths, such as `keras.layers.core`, with a warning for each.
 
 A path of Keras 2 is imported as a module that passes every name on to today's one.
 """
@@ -90,7 +90,7 @@ OLD_NAMES = {
     "ganglion.models": {"model_from_config": "models.config.model_of_entry"},
     "ganglion.metrics": {"cosine_proximity": "metrics.means.cosine_similarity"},
 }
-# Importing what lies in them imports them too, and that is one old spelling, not two.
+# Importing a module in them imports them too: that is one old spelling, not two.
 _FOLDERS = (
     "ganglion.engine",
     "ganglion.layers.experimental",

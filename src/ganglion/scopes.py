@@ -37,7 +37,7 @@ def device(device_name: str) -> Iterator[None]:
     if kind not in _BACKENDS or number not in ("", "0"):
         raise ValueError(f'There is no device {device_name!r}: use "cpu:0" or "gpu:0".')
     before = config._choices["backend"]
-    # The interpreter runs on the CPU, too: whoever chose it keeps it.
+    # The interpreter runs on the CPU, too, and stays in use if it was chosen.
     if _BACKENDS[kind] != "cpu" or config.backend_in_use() != "numpy":
         config.set_backend(_BACKENDS[kind])
     try:

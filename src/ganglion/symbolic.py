@@ -50,7 +50,7 @@ _slices = _Slices()
 
 
 class _StandIn(threading.local):
-    """The size that stands for an unknown axis while a symbolic call is traced."""
+    """The placeholder size of an unknown axis while a symbolic call is traced."""
 
     size: int | None = None
     stretches = False
@@ -60,7 +60,7 @@ _stand_in = _StandIn()
 
 
 def unknown_size() -> int | None:
-    """Return what stands for a size that depends on data, None in a real trace."""
+    """Return the placeholder of a size that depends on data, None in a real trace."""
     return _stand_in.size
 
 

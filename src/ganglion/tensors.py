@@ -51,7 +51,7 @@ class Recording:
         self._current: dict[Hashable, Value] = {}
         self._watched: dict[int, tuple[np.ndarray, Value]] = {}
 
-    # ---- what gradients are asked for ------------------------------------------------
+    # ---- differentiable tensors ------------------------------------------------------
 
     def leaf(self, variable: Hashable, array: np.ndarray) -> Value:
         """Return the value that a variable is now, the same until it is assigned."""

@@ -11,7 +11,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-# What has parts; the containers in the attributes of layers are registered as such.
+# Containers; those in the attributes of layers are registered, too.
 _NODES: tuple[type[Any], ...] = (dict, list, tuple, deque)
 _REGISTERED: list[type] = []
 
@@ -62,7 +62,7 @@ def _collect(structure: Any, leaves: list[Any]) -> None:
 
 
 def flatten_with_path(structure: Any) -> list[tuple[tuple[Any, ...], Any]]:
-    """Return the leaves in order, each behind the indices and keys that lead to it.
+    """Return the leaves in order, each with the path of indices and keys to it.
 
     >>> flatten_with_path([{"a": 42}])
     [((0, 'a'), 42)]
@@ -284,7 +284,7 @@ def pack(structure: Any, leaves: list[Any]) -> Any:
 
 
 def _parts(structure: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the parts of a nested structure behind their keys, in flat order."""
+    """Yield the parts of a nested structure with their keys, in flat order."""
     if isinstance(structure, dict):
         return ((key, structure[key]) for key in _ordered_keys(structure))
     return iter(enumerate(structure))

@@ -133,7 +133,7 @@ class Variable(Operators):
 
     @property
     def constraint(self) -> Callable[[Any], Any] | None:
-        """What an optimizer does to the variable behind a step: a function, or None."""
+        """A function that optimizers apply to the variable after a step, or None."""
         return self._constraint
 
     @constraint.setter
@@ -463,7 +463,7 @@ class Scope:
                 f"of shape {variable.shape}."
             )
         self.read(variable)
-        # No gradient flows through an assignment: what is read is a new beginning.
+        # No gradient flows through an assignment: later reads start a new graph.
         value = stop_gradient(value)
         self.writes[variable] = value
         self._versions[variable].append(value)
@@ -682,7 +682,7 @@ def _as_computed(value: Value, variable: Variable) -> Value:
 
 @contextmanager
 def deferring() -> Iterator[None]:
-    """Compute what depends on variables in this block anew wherever it is read.
+    """In this block, compute values of variables again wherever they are read.
 
     That is what a Keras 2 layer means that computes from its weights in `build`. What
     depends on a variable that is `in_graph` is computed so in any place.
@@ -921,7 +921,7 @@ def reset_names() -> None:
 
 @contextmanager
 def counted_anew() -> Iterator[None]:
-    """Count names from the start in this block, and go on as before behind it."""
+    """Count names from the start in this block, and as before after it."""
     global _name_counts
     before, _name_counts = _name_counts, {}
     try:

@@ -31,7 +31,7 @@ __all__ = [
 ]  # fmt: skip
 
 EPSILON = 1e-6
-SCALE = 1e-6  # what the results of a block are multiplied with at first
+SCALE = 1e-6  # the initial factor of a block's results
 
 
 @export("keras.src.applications.convnext")

@@ -37,7 +37,7 @@ HEAD_RATE, FINE_RATE = 1e-3, 1e-4
 # What lies before it stays as ImageNet made it: edges and textures are the same
 # everywhere, and the last five blocks hold most of the weights at a third of the work.
 CUT = "block10_add"
-MOST_MAPS = 1 << 30  # bytes to hold of what the frozen part computes
+MOST_MAPS = 1 << 30  # bytes of frozen features to hold
 
 Arrays = tuple[np.ndarray, np.ndarray]
 

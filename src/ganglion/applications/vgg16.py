@@ -1,4 +1,4 @@
-"""VGG: rows of 3x3 convolutions, with a maximum over 2x2 pixels behind each row."""
+"""VGG: rows of 3x3 convolutions, each followed by a maximum over 2x2 pixels."""
 
 from __future__ import annotations
 

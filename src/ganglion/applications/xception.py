@@ -38,7 +38,7 @@ def _halving(x: Any, block: int, first: int, second: int) -> Any:
     around = norm(around, None)
     for number, filters in enumerate((first, second), 1):
         name = f"block{block}_sepconv{number}"
-        if block > 2 or number > 1:  # what comes before the first one is activated
+        if block > 2 or number > 1:  # the input of the first one is activated already
             x = activate(x, "relu", f"{name}_act")
         x = _separable(x, filters, name)
     name = f"block{block}_pool"

@@ -178,7 +178,7 @@ def placeholder(
 class _SizesOf(tuple[Any, ...]):
     """The sizes of a tensor, some of them unknown; they are computed with as a vector.
 
-    The unknown ones are those of a Keras tensor, behind the steps taken since.
+    Unknown values are those of a Keras tensor, after the steps taken since.
     """
 
     tensor: KerasTensor

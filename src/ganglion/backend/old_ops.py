@@ -50,7 +50,7 @@ def multiply_last_axes(x: Any, y: Any, axes: Any) -> Any:
     """Return `K.batch_dot` of more than three axes, as before Keras 2.3.
 
     The axes before the last two belong to the batch; the smaller tensor gets axes of
-    one behind its own, which the result does not have.
+    one after its own, which the result does not have.
     """
     x_rank, y_rank = len(x.shape), len(y.shape)
     rank = max(x_rank, y_rank)
@@ -307,7 +307,7 @@ def local_conv2d(
             for j in range(columns)
         ]
     )
-    if is_first:  # as Keras flattens what it cuts out
+    if is_first:  # as Keras flattens windows
         windows = ops.transpose(windows, (0, 1, 4, 2, 3))
     flat = _with_own_kernels(windows, kernel)
     result = ops.reshape(flat, (ops.shape(flat)[0], rows, columns, kernel.shape[-1]))

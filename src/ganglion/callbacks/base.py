@@ -447,8 +447,8 @@ def _make_dispatch(name: str) -> Callable[..., None]:
     def with_number(self: CallbackList, index: int, logs: Logs | None = None) -> None:
         if not self.callbacks:
             return
-        # One dictionary for all: what a callback adds (the learning rate), the next
-        # ones and the history see.
+        # One dictionary for all: entries that a callback adds (the learning rate) reach
+        # the next ones and the history.
         shared = plain_logs(logs)
         if "batch" in name:
             self.call_batch_hook(name, index, shared)

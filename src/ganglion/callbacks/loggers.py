@@ -180,7 +180,7 @@ class CSVLogger(Callback):
         with open(self.filename, newline="", encoding="utf-8") as file:
             rows = list(csv.reader(file, delimiter=self.sep))
         after = [at for at, row in enumerate(rows) if row and row[0] == str(last)]
-        if not after:  # another file, in which nothing of this run stands
+        if not after:  # another file, with nothing of this run
             return
         self.keys = [str(name) for name in state["keys"]]
         self._last_epoch, self._is_new = last, False

@@ -17,7 +17,7 @@ import numpy as np
 
 Logs = dict[str, Any]
 
-# What data of another shape than expected makes the code that takes it raise.
+# Exceptions of code that gets data of another structure than expected.
 _SYMPTOMS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
@@ -46,7 +46,7 @@ def states_of(callbacks: list[Any], ended: EpochEnd | None) -> dict[str, Any]:
             waiting.append(name)
     saved: dict[str, Any] = {"states": states, "waiting": waiting}
     if ended is not None:
-        # What can be kept in a file: a callback may have added anything.
+        # The part that can be kept in a file: a callback may have added anything.
         kinds = (int, float, np.ndarray)
         logs = {name: v for name, v in ended.logs.items() if isinstance(v, kinds)}
         saved |= {"epoch": ended.epoch, "logs": logs}
@@ -57,7 +57,7 @@ def take_up(callbacks: list[Any], saved: dict[str, Any]) -> bool:
     """Give callbacks the states that `states_of` returned.
 
     Return whether there is a callback for each of them. One without a state of its own
-    in the file starts anew.
+    in the file starts from scratch.
     """
     known = dict(_named(callbacks))
     states = _dictionary(saved.get("states"))
@@ -107,7 +107,7 @@ def _dictionary(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-# ---- what `set_state` is written in ----------------------------------------------
+# ---- helpers of `set_state` ------------------------------------------------------
 
 
 def whole_number(state: dict[str, Any], name: str) -> int:

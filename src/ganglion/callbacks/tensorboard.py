@@ -20,7 +20,7 @@ from ganglion.callbacks.states import whole_number
 from ganglion.files import write_file
 from ganglion.layers import Embedding
 
-# What the projector looks for in files of weights.
+# The name that the projector looks up in files of weights.
 _EMBEDDING = "layer_with_weights-0/embeddings/.ATTRIBUTES/VARIABLE_VALUE"
 _OLD = ("batch_size", "write_grads", "embeddings_layer_names", "embeddings_data")
 

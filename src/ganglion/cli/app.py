@@ -54,7 +54,7 @@ def main() -> None:
 def _shows_traces() -> bool:
     try:
         return config.debugs()
-    except ValueError:  # the variable itself is what is wrong
+    except ValueError:  # the variable itself is wrong
         return False
 
 
@@ -101,7 +101,7 @@ _add(
     run.run,
     "train.py --epochs 3",
     "--keras 2 mnist_cnn.py",
-    # What comes behind the script is its own, whatever it looks like.
+    # All words after the script are its own, whatever they look like.
     allow_extra_args=True,
     ignore_unknown_options=True,
     allow_interspersed_args=False,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from ganglion.system import terminal
 
-INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
+INTERRUPTED = 130  # a shell's status of a program that Ctrl-C ended
 
 
 def say(text: str) -> None:

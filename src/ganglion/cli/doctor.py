@@ -1,4 +1,4 @@
-"""`ganglion doctor`: what is wrong with this machine's set-up, and how to mend it."""
+"""`ganglion doctor`: problems of this machine's set-up, and how to fix them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def doctor(
         bool, typer.Option("--json", help="The findings as one JSON object.")
     ] = False,
 ) -> None:
-    """Report what is wrong with this machine's set-up, and how to fix it.
+    """Report problems of this machine's set-up, and how to fix them.
 
     Ends with status 1 if there is a problem; warnings are none.
     """

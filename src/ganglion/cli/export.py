@@ -38,7 +38,7 @@ def _list_formats(is_asked: bool) -> None:
 
 @contextmanager
 def _folder(path: Path | None) -> Iterator[None]:
-    """Make a folder that is missing; leave none behind if nothing comes into it."""
+    """Make a missing folder for this block; remove it if the block fails."""
     is_new = path is not None and not path.exists()
     if path is not None:
         path.mkdir(exist_ok=True)

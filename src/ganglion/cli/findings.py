@@ -23,7 +23,7 @@ class Finding:
     topic: str
     status: Status
     text: str
-    mend: str = ""  # the way out; with "ok", what would give more
+    mend: str = ""  # the remedy; with "ok", a possible improvement
 
 
 class Check(Protocol):

@@ -32,7 +32,7 @@ from ganglion.cli.options import (
 
 OUT = Path("race-results")
 SEVERAL = "race-report.html"
-PRETRAINED = "pretrained"  # what such a race is called in its results
+PRETRAINED = "pretrained"  # the name of such a race in its results
 
 
 def race(

@@ -1,6 +1,6 @@
 """`ganglion train --images`: a network for your own folder of images.
 
-With --pretrained it stands on top of ImageNet: a head, then the last blocks.
+With --pretrained it starts from ImageNet: a head is trained, then the last blocks.
 """
 
 from __future__ import annotations
@@ -327,7 +327,7 @@ def _conclude_pretrained(start: Any, data: Any, chosen: Choices) -> None:
 
     texts = []
     for name, part in (("Validation", data.validation), ("Test", data.test)):
-        if part is not None:  # what the frozen part computed of them is there already
+        if part is not None:  # their frozen features are stored already
             x = transfer.features(start, part.x)
             _, accuracy = start.head.evaluate(x, part.y, verbose=0)
             texts.append(f"{name} accuracy {accuracy:.4f} ({len(part)} images)")

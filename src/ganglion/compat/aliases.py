@@ -45,7 +45,7 @@ ALIASES = {
     "tensorflow.compat.v2": "ganglion.compat.tensorflow",
     "tensorflow.compat.v2.keras": "ganglion",
 }
-# Packages that are built on TensorFlow or Keras, and what to do without them.
+# Packages that are built on TensorFlow or Keras, and alternatives to them.
 REFUSED = {
     "tensorflow_datasets": "Use `keras.datasets`, or save the arrays with NumPy in a "
     "Python that has TensorFlow, and load them here.",

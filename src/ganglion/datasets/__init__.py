@@ -63,7 +63,7 @@ def __getattr__(name: str) -> ModuleType:
 
 @dataclass(frozen=True)
 class DataSetInfo:
-    """One line of ``info()``: a data set, and where it stands on this machine."""
+    """One line of ``info()``: a data set, and its state on this machine."""
 
     name: str
     title: str

@@ -136,7 +136,7 @@ def from_keras(data: bytes, members: Sequence[tuple[str, str]]) -> Texts:
     )
 
 
-# ---- what a script requests ----------------------------------------------------------
+# ---- the selection of words and texts ------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ def _each_batch(
     total = len(pixels)
     size = batch_for(pixels.shape[1:3], total)
     for at in range(0, total, size):
-        # The last batch is filled up: another size would be compiled anew.
+        # The last batch is filled up: another size would be compiled again.
         x = pixels[np.minimum(np.arange(at, at + size), total - 1)]
         maps, classes, scores, method, layer = class_activation_map(
             model, x, class_index, size="features", batch_size=size, **settings

@@ -24,7 +24,7 @@ from ganglion.symbolic import Call, KerasTensor, is_symbolic
 CAM, GRAD_CAM = "cam", "grad-cam"
 METHODS = ("auto", CAM, GRAD_CAM)
 
-# What does nothing to a score when a model predicts, or only squeezes it in order.
+# Layers that leave scores as they are in inference, or keep their order.
 _PASSING = (
     layers.Dropout,
     layers.SpatialDropout2D,
@@ -33,7 +33,7 @@ _PASSING = (
     layers.Softmax,
 )
 _ORDER_KEEPING = ("softmax", "sigmoid", "linear", "log_softmax")
-# What comes behind the last features that still have their full size.
+# Layers that may follow the last features of full size.
 _NOT_FEATURES = (
     layers.MaxPooling2D,
     layers.AveragePooling2D,
@@ -69,7 +69,7 @@ def class_activation_map(
 
     The features before global average pooling are weighed as the class weighs them: a
     channel is the map where nothing but an activation follows, else the weights of the
-    Dense behind the pooling. Other models are asked by Grad-CAM: features are weighed
+    Dense after the pooling. For other models there is Grad-CAM: features are weighed
     by the average gradient of the class's score.
 
     Args:
@@ -264,7 +264,7 @@ class Inside:
                 self._same.update(zip(inner.flat_inputs, call.inputs, strict=True))
 
     def source(self, tensor: KerasTensor) -> KerasTensor:
-        """Return the tensor that a layer made, for one that stands for it."""
+        """Return the tensor of a layer's output, for another tensor that equals it."""
         while tensor in self._same:
             tensor = self._same[tensor]
         return tensor
@@ -328,7 +328,7 @@ class Structure:
 
     method: str
     features: KerasTensor  # (rows, height, width, channels)
-    weights: Any  # the Dense behind the pooling, None where a channel is a class
+    weights: Any  # the Dense after the pooling, None where a channel is a class
     output: KerasTensor
     layer: str  # the name of the layer that computes the features
 
@@ -359,7 +359,7 @@ def _structure_of(inside: Inside, method: str, layer: str | None) -> Structure:
 
 
 def _pooled(inside: Inside, tensor: KerasTensor) -> tuple[KerasTensor, Any] | None:
-    """Return the features before global average pooling, and the Dense behind it."""
+    """Return the features before global average pooling, and the Dense after it."""
     dense = None
     while True:
         maker, before = inside.maker(tensor)

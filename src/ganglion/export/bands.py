@@ -32,10 +32,10 @@ BAND = 1 << 18  # bytes of a band, which does
 
 
 def in_bands(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Return the kernels; large products and the loops behind them go band by band."""
+    """Return the kernels; large products and their readers run band by band."""
     written = Counter(root for k in kernels for root in k.memory_written)
     readers = Counter(root for k in kernels for root in k.memory_read)
-    products: dict[Buffer, Contract] = {}  # by what they write
+    products: dict[Buffer, Contract] = {}  # by the buffers that they write
     kept: list[Kernel] = []
     for kernel in kernels:
         if isinstance(kernel, Contract) and _is_large(kernel):

@@ -182,7 +182,7 @@ class _Product:
                 at = self._at("right", *self._inner(k, "right"))
                 right = f.let(f"{self.right} *", at)
                 value = f"{right}[{_times(n, self.columns.right)}]"
-                # Images and what ReLU gives are mostly zeros.
+                # Images and outputs of ReLU are mostly zeros.
                 f.do(f"if ({x} != 0) {each} {target} += {x} * {value};")
 
 

@@ -85,7 +85,7 @@ def inference_of(
             else:
                 passed = _arguments(model, input_signature, data)
             outputs = tree.flatten(model(*passed))
-        if may_draw:  # the state of a generator stays behind
+        if may_draw:  # the state of a generator is not part of the program
             for seed in model._seed_generators:
                 scope.writes.pop(seed.state, None)
         leaves = {f"output/{number}": leaf for number, leaf in enumerate(outputs)}
@@ -219,7 +219,7 @@ def _output_names(model: Any, count: int) -> list[str]:
     return list(names)
 
 
-# Words of C and C++, what their headers define, and what else is passed to `predict`.
+# Words of C and C++, names in their headers, and other parameters of `predict`.
 _WORDS = """alignas alignof and and_eq asm auto bitand bitor bool break case catch char
 char8_t char16_t char32_t class co_await co_return co_yield compl concept const
 const_cast consteval constexpr constinit continue decltype default delete do double

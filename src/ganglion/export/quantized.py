@@ -31,7 +31,7 @@ from ganglion.export.wide_floats import in_float32
 
 ROWS = 32  # that are computed at once
 LARGEST = 127  # of a weight, or of a number with a sign
-LARGEST_UNSIGNED = 255  # of what is never negative, as behind ReLU
+LARGEST_UNSIGNED = 255  # of values that are never negative, as after ReLU
 _PRODUCTS = ("conv", "matmul")
 
 

@@ -46,7 +46,7 @@ def write(
 def module_of(inference: Inference, calibration: Calibration | None = None) -> bytes:
     """Return the forward pass of a row as a module; in int8, if it is calibrated.
 
-    Inputs, outputs, weights and the workspace have fixed addresses behind the stack;
+    Inputs, outputs, weights and the workspace have fixed addresses after the stack;
     those of inputs and outputs are in a section of the module.
     """
     plan = planned_for(WASM, in_float32(inference), calibration)
@@ -58,7 +58,7 @@ def module_of(inference: Inference, calibration: Calibration | None = None) -> b
     ports = [port for port, _ in interface.ports]
     sizes = [*(port.row_bytes(WASM.pointer // 8) for port in ports), len(weights)]
     *starts, workspace = accumulate(map(_rounded, sizes), initial=STACK)
-    end = _rounded(workspace + module.workspace)  # texts are written behind it
+    end = _rounded(workspace + module.workspace)  # texts are written after it
     module.add_call("predict", "row", [*starts, workspace])
     code, calls = finished(
         object_code(module.text(None), WASM),

@@ -169,7 +169,7 @@ def held_out(wanted: float | None, rows: int) -> int:
 
 
 def fingerprint(listing: Listing) -> str:
-    """Return a text that is another one for other files, wherever the folder lies."""
+    """Return a text that identifies the files, independent of where the folder is."""
     total = hashlib.sha256()
     for _, part in _parts(listing):
         for path in part.files:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DATASET = "images"
 NAME = "image-folder"
-SMALLEST_MAP = 8  # pooling ends here: what is left is averaged
+SMALLEST_MAP = 8  # pooling ends here: the rest is averaged
 FIRST_FILTERS, MOST_FILTERS = 32, 256
 DEEPER_FROM = 2000  # images, from which two convolutions a block pay
 # Images up to which a batch size holds: with few, an epoch has more steps.
@@ -90,7 +90,7 @@ def network(shape: tuple[int, ...], classes: int, images: int) -> tuple[LayerSpe
     return tuple(stack)
 
 
-# Photographs stay what they are; mirrored letters do not, hence `--no-augment`.
+# A mirrored photograph is a photograph; a mirrored letter is not: `--no-augment`.
 _AUGMENTATION: tuple[LayerSpec, ...] = (
     ("RandomFlip", {"mode": "horizontal"}),
     (

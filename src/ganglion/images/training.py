@@ -40,7 +40,7 @@ EPOCHS = 100  # at most: early stopping ends it
 STEPS = 2000  # at most, where that many are more epochs
 VALIDATION = 0.15
 SAVE_SECONDS = 5.0  # how much of a training a power cut may cost
-SLOWER = 0.3  # what the learning rate falls to
+SLOWER = 0.3  # the learning rate at the end
 # In a score that is otherwise the error: if there is no error, the loss decides.
 LOSS_SHARE = 0.1
 LEAST_CHANGE = 3e-3  # of the score
@@ -237,7 +237,7 @@ class Judge(BestKeeper):
         if epoch + 1 < self.patience.warm_up:
             return
         if epoch + 1 == self.patience.warm_up:
-            self.best = math.inf  # what came before was luck, good or bad
+            self.best = math.inf  # scores before it are luck, good or bad
         if self.average < self.lowest - LEAST_CHANGE:
             self.lowest, self.waited, self.waited_to_slow = self.average, 0, 0
             return

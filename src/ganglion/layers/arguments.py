@@ -219,12 +219,12 @@ def padding_of(value: Any, *more: str) -> str:
 
 
 def channel_axis(data_format: str) -> int:
-    """Return the axis of the channels: the last, or the first behind the batch."""
+    """Return the axis of the channels: the last, or the first after the batch."""
     return 1 if data_format == "channels_first" else -1
 
 
 def spatial_axes(data_format: str, rank: int) -> tuple[int, ...]:
-    """Return the axes between batch and channels, or behind both."""
+    """Return the axes between batch and channels, or after both."""
     start = 2 if data_format == "channels_first" else 1
     return tuple(range(start, start + rank))
 

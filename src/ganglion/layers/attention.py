@@ -14,7 +14,7 @@ from ganglion.serialization import export
 
 __all__ = ["AdditiveAttention", "Attention"]
 
-_FAR_BELOW = 1e9  # what is taken off the score of a value that is masked
+_FAR_BELOW = 1e9  # subtracted from the score of a masked value
 
 
 def causal_mask(queries: int, keys: int) -> np.ndarray:

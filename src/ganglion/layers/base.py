@@ -115,7 +115,7 @@ class Layer(OtherApis):
     array([[1., 1.]], dtype=float32)
     """
 
-    # TensorFlow's AutoGraph leaves alone what has this: a layer is a node of its graph.
+    # TensorFlow's AutoGraph skips objects with this: a layer is a node of its graph.
     autograph_info__: dict[str, Any] = {}  # noqa: RUF012
 
     created: origin.Origin
@@ -173,7 +173,7 @@ class Layer(OtherApis):
         if kwargs:
             refuse_unknown(type(self), kwargs)
 
-    # ---- what subclasses write -------------------------------------------------
+    # ---- for subclasses --------------------------------------------------------
 
     def _needs_no_build(self) -> bool:
         return self.built_at_once and type(self).build is Layer.build
@@ -451,7 +451,7 @@ class Layer(OtherApis):
         assert scope is not None
         self._was_called = True
         scope.count_call(self.name)
-        if scope.depth == 0 and scope.losses:  # as in Keras, a new call begins anew
+        if scope.depth == 0 and scope.losses:  # as in Keras, of an earlier call
             scope.drop_losses(self._flatten_layers())
         args = tree.map_leaves(lifted, args)
         kwargs = {name: tree.map_leaves(lifted, kwargs[name]) for name in kwargs}
@@ -485,7 +485,7 @@ class Layer(OtherApis):
 
     @contextmanager
     def _keeping_weights(self) -> Iterator[None]:
-        """Put weights back behind a call that sets others in their place.
+        """Restore weights after a call that replaces them.
 
         Keras 2 called a layer once, and that call could replace a kernel by a value
         computed from it; here every trace must begin with the kernel itself.
@@ -530,7 +530,7 @@ class Layer(OtherApis):
                 f'Layer "{self.name}" was called on the layer "{args[0].name}", not on '
                 "data: call that one first, as in Dense(2)(Dense(3)(x))."
             )
-        # Before building: a wrong shape must not leave wrong weights behind.
+        # Before building: a wrong shape must not leave wrong weights.
         if self.input_spec is not None and args:
             check_inputs(self.input_spec, args[0], self.name, self.created)
         if self._is_built_for_calls():
@@ -790,7 +790,7 @@ class Layer(OtherApis):
 
 
 def activated(layer: Any, outputs: Any) -> Any:
-    """Return a layer's outputs behind its activation, which may have been taken away.
+    """Return a layer's outputs after its activation, which may have been removed.
 
     Scripts set `layer.activation = None` to get a layer's outputs before it.
     """

@@ -36,7 +36,7 @@ def lifted(leaf: Any) -> Any:
     if isinstance(leaf, Value) or not hasattr(leaf, "__array__"):
         return leaf
     if not isinstance(leaf, Variable):
-        # Also what other libraries call tensors, series and numbers.
+        # Other libraries' tensors, series and numbers are data, too.
         leaf = leaf if isinstance(leaf, np.ndarray) else np.asarray(leaf)
         if leaf.dtype.kind in "OSUT":
             return leaf  # texts, for layers that run on the host
@@ -75,7 +75,7 @@ def check_inputs_of_build(layer: Any, shapes: dict[str, Any]) -> None:
 
 
 def check_others(args: Any) -> None:
-    """Refuse Python's values behind the inputs: by position, they look like data."""
+    """Refuse Python's values after the inputs: by position, they look like data."""
     for leaf in tree.flatten(args[1:]):
         if isinstance(leaf, (bool, int, float, complex, str)) and not keras2.active():
             raise ValueError(
@@ -151,7 +151,7 @@ def fill_masks(layer: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, Any]
     """
     arguments = _arguments(layer, args, kwargs)
     if arguments is None:
-        return None, None  # `call` itself is about to say what is wrong
+        return None, None  # `call` itself will raise a better error
     tensors = {name: value for name, value in arguments.items() if _is_tensor(value)}
     names = {name: f"{name}_mask" for name in tensors}
     if len(tensors) == 1:

@@ -40,7 +40,7 @@ def checked_trainable(trainable: Any) -> bool:
 
 
 def input_hint_from(kwargs: dict[str, Any]) -> tuple[int | None, ...] | None:
-    """Take Keras 2's `input_shape=` and its kin out of a layer's arguments."""
+    """Take Keras 2's `input_shape=` and related ones out of a layer's arguments."""
     hints = {key: kwargs.pop(key) for key in _INPUT_HINTS if key in kwargs}
     if not hints:
         return None
@@ -67,7 +67,7 @@ def bound_arguments(cls: type, args: Any, kwargs: dict[str, Any]) -> dict[str, A
     try:
         bound = signature.bind(None, *args, **kwargs)
     except TypeError:
-        return {}  # `__init__` itself is about to say what is wrong
+        return {}  # `__init__` itself will raise a better error
     bound.apply_defaults()
     values = dict(list(bound.arguments.items())[1:])
     for name, parameter in signature.parameters.items():

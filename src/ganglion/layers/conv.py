@@ -69,7 +69,7 @@ class _Window(SpatialLayer):
     def _shape_rule(self, input_shape: Any) -> Any:
         """Return the output shape, which needs channels only if it is depthwise."""
         if len(input_shape) != self.rank + 2:
-            return None  # tracing says what is wrong
+            return None  # tracing raises a better error
         sizes = [input_shape[axis] for axis in self._spatial_axes]
         known = list(self._sizes_behind([n if n is not None else 0 for n in sizes]))
         out = [None if n is None else m for n, m in zip(sizes, known, strict=True)]

@@ -25,14 +25,14 @@ _FORMS = re.compile(
     r"->(?(left)\.\.\.)(?P<outputs>[A-Za-z]+)(?(right)\.\.\.)"
 )
 
-_ANY_SIZE = 2**62  # stands for a size that is not known
+_ANY_SIZE = 2**62  # in place of a size that is not known
 
 
 @export("keras.layers")
 class EinsumDense(Quantizable):
     """A dense layer over any axes: ``activation(einsum(equation, x, kernel) + bias)``.
 
-    `output_shape` is without the batch and without what `...` stands for; None where
+    `output_shape` is without the batch and without the axes of `...`; None where
     the size is that of an axis of the inputs. `bias_axes` names the axes of the outputs
     that have a bias of their own.
 
@@ -224,7 +224,7 @@ def _shapes_of(
 ) -> _Shapes:
     """Return the shapes of the weights and of the outputs."""
     terms = _terms(equation)
-    hidden = len(inputs) - len(terms["inputs"])  # axes that `...` stands for
+    hidden = len(inputs) - len(terms["inputs"])  # axes of `...`
     if hidden < 0 or (hidden and not (terms["left"] or terms["right"])):
         raise ValueError(
             f"{equation!r} does not name the axes of inputs of shape {inputs}."

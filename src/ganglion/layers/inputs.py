@@ -1,4 +1,4 @@
-"""Where a model begins: `Input` and the layer behind it."""
+"""The inputs of a model: `Input` and its layer."""
 
 from __future__ import annotations
 

@@ -346,7 +346,7 @@ class MultiHeadAttention(_HeadedAttention):
         self._value_heads = (self.num_heads, self.value_dim)
         self.output_shape = _sizes_or_none(output_shape, "output_shape")
         self.attention_axes = _sizes_or_none(attention_axes, "attention_axes")
-        # As in Keras, it regards what the projections give, not what this one gives.
+        # As in Keras, it applies to the outputs of the projections, not of this layer.
         self._inner_regularizer = self.activity_regularizer
         self.activity_regularizer = None
 

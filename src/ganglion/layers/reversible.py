@@ -95,7 +95,7 @@ class ReversibleEmbedding(Embedding):
             kernel = ops.cast(kernel, self.reverse_dtype)
         return ops.matmul(inputs, kernel)
 
-    # ---- integers: those of the way back have scales of their own, if untied ----
+    # ---- integers: untied weights of the way back have scales of their own ------
 
     @property
     def _reverse_stored(self) -> list[Variable]:

@@ -46,7 +46,7 @@ class Tracker:
         }
         self._known: set[int] = set()
         self._watched: list[Any] = []  # containers that cannot report their changes
-        self.is_locked = False  # while a `call` is under way: refuses what is new
+        self.is_locked = False  # during a `call`: refuses new variables
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_known": None}  # a copy's things have other numbers
@@ -55,7 +55,7 @@ class Tracker:
         vars(self).update(state)
         self._known = {id(item) for store in self._stores.values() for item in store}
 
-    # ---- what is there -----------------------------------------------------------
+    # ---- contents ----------------------------------------------------------------
 
     @property
     def variables(self) -> list[Variable]:
@@ -93,7 +93,7 @@ class Tracker:
                 self.track(content)
         return list(self._stores[kind])
 
-    # ---- what comes and goes -----------------------------------------------------
+    # ---- additions and removals --------------------------------------------------
 
     def track(self, value: Any) -> Any:
         """Track a value's contents; return it, with containers that report changes."""
@@ -155,7 +155,7 @@ class WeightHolder:
     name: str
     built: bool
     _tracker: Tracker
-    # What a class keeps for itself, and finds in its own way or not at all.
+    # Attributes of the class itself, which are not searched for variables.
     _untracked: frozenset[str] = frozenset(
         {
             "_tracker",

@@ -74,7 +74,7 @@ class Metric:
         self._dtype = float_type(dtype)
         self._variables: list[Variable] = []
 
-    # ---- what subclasses write -------------------------------------------------
+    # ---- for subclasses --------------------------------------------------------
 
     def update_state(self, *args: Any, **kwargs: Any) -> Any:
         """Take one batch into account."""
@@ -142,7 +142,7 @@ class Metric:
     def stateless_update_state(
         self, metric_variables: Sequence[Any], *args: Any, **kwargs: Any
     ) -> list[Any]:
-        """Return the values of the variables behind a batch, and change none."""
+        """Return the values of the variables after a batch, and change none."""
         with self._with_values(metric_variables) as scope:
             self.update_state(*args, **kwargs)
         return scope.current_values(self.variables)

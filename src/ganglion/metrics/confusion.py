@@ -19,7 +19,7 @@ __all__ = [
     "TruePositives",
 ]  # fmt: skip
 
-# What Keras gives to predictions outside of the top k: below every threshold.
+# Keras' value of predictions outside of the top k: below every threshold.
 NEVER = -1e10
 COUNTS = ("true_positives", "false_positives", "true_negatives", "false_negatives")
 

@@ -30,7 +30,7 @@ class Network:
 
     def __init__(self, inputs: Any, outputs: Any, any_size: bool = False) -> None:
         self.inputs, self.outputs = inputs, outputs
-        self.any_size = any_size  # the sizes of the inputs are only those seen first
+        self.any_size = any_size  # the sizes are those of the first inputs only
         self.flat_inputs: list[KerasTensor] = tree.flatten(inputs)
         self.flat_outputs: list[KerasTensor] = tree.flatten(outputs)
         _check_tensors("inputs", self.flat_inputs)

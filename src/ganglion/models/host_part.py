@@ -60,7 +60,7 @@ class HostPart:
         self.calls = calls
         on_host = set(calls)
         rest = [call for call in network.calls if call not in on_host]
-        # Models that have a host part of their own, and are compiled behind it.
+        # Models that have a host part of their own, and are compiled after it.
         self.nested = [call for call in rest if _inner_part(call) is not None]
         used = [tensor for call in rest if call not in self.nested
                 for tensor in call.inputs]  # fmt: skip

@@ -17,7 +17,7 @@ from ganglion.config import closest
 from ganglion.symbolic import Call, Function, infer
 
 # Read off Keras 3.15: modules, then ops with the arguments of their constructors.
-# Not here are those that call a function, such as `scan`: a file holds no code.
+# Ops that call a function, such as `scan`, are missing: a file holds no code.
 _TABLE = {
     "keras.src.ops.numpy": """
         abs absolute add all(axis,keepdims) allclose(rtol,atol,equal_nan) amax(axis,

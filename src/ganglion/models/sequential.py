@@ -109,7 +109,7 @@ class Sequential(Model):
             return
         calls = [] if before is None else [call.operation for call in before.calls]
         if before is not None and [*calls, added] == self._stack:
-            # What was connected stays: of many layers, each is called once.
+            # Existing connections stay: of many layers, each is called once.
             self._connect(before.inputs, before.outputs, self._stack[-1:])
         else:
             self._connect(start, start, self._stack)

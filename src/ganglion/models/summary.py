@@ -72,7 +72,7 @@ def summary_text(
     return "\n".join([*lines, *_totals(model), ""])
 
 
-# ---- what is listed ------------------------------------------------------------------
+# ---- the rows ------------------------------------------------------------------------
 
 
 def operations_and_calls(model: Any) -> tuple[list[Any], list[Call]]:

@@ -95,6 +95,6 @@ __all__ += spaces.__all__
 __all__ += while_loops.__all__
 __all__ += windows.__all__
 
-# What the operators and methods of values and tensors mean: `a + b` is `add(a, b)`.
+# The functions of the operators and methods of values: `a + b` is `add(a, b)`.
 _register_operators({name: globals()[name] for name in __all__})
 _register_cast(cast)

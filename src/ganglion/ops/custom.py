@@ -41,7 +41,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
 
         def with_rule(number: int) -> Value:
             def rule(upstream: Value) -> list[Value | None]:
-                # It is linear in what it is given: an output at a time is enough.
+                # It is linear in its argument: an output at a time is enough.
                 each = [fill(0, value) for value in values]
                 each[number] = upstream
                 parts = tree.flatten(gradient(*each))

@@ -34,11 +34,11 @@ _MOVES = {
     "concatenate", "expand_dims", "flip", "getitem", "moveaxis", "ravel", "repeat",
     "reshape", "squeeze", "stack", "swapaxes", "take", "tile", "transpose",
 }  # fmt: skip
-# Ops that may return their very argument: what they return has its mask, if any.
+# Ops that may return their very argument: their result has its mask, if any.
 _RETURN_THE_SAME = ("cast", "convert_to_tensor")
 
 
-# What most ops are called on: nothing that has parts.
+# The usual operands of ops, which have no parts.
 _PLAIN = frozenset({Node, Input, Number, Variable, float, int, str})
 
 
@@ -82,7 +82,7 @@ def op(function: F) -> F:
         finally:
             _calls.depth -= 1
         traced = has_values or current_scope() is not None
-        # What an op has created itself has no mask: only its arguments may have a mask.
+        # Values that an op has created have no mask: only its arguments may have one.
         is_made = isinstance(result, Node) and not hasattr(result, "_keras_mask")
         if traced and outermost and not is_made and not returns_the_same:
             result = tree.map_leaves(without_mask, result)

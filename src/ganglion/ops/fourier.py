@@ -117,7 +117,7 @@ def ifft2(x: Any) -> Any:
 
 
 def _weights(count: int, bins: int, dtype: Any) -> np.ndarray:
-    """Return how often each frequency of a real signal stands in its whole spectrum."""
+    """Return how often each frequency of a real signal is in its complete spectrum."""
     weights = np.full(bins, 2.0, dtype)
     weights[0] = 1.0
     if count % 2 == 0:

@@ -42,7 +42,7 @@ class OutOfRangeError(ShapeError, IndexError):
 def getitem(x: Any, key: Any) -> Any:
     """Index with numbers, slices, `...`, None, and at most one array of numbers.
 
-    An array of truths stands for the places that it holds true, where they are known.
+    A boolean array means the indices of its true elements, where they are known.
     """
     value, keys = read(x), list(key) if isinstance(key, tuple) else [key]
     if len(keys) == 1 and _is_mask(keys[0]) and len(keys[0].shape) > 1:

@@ -52,7 +52,7 @@ __all__ = [
 
 
 def softmax_logits(value: Value) -> Value | None:
-    """Return the logits behind a value that `softmax` made over its last axis."""
+    """Return the logits of a value that `softmax` computed over its last axis."""
     if not (isinstance(value, Node) and value.op is p.divide):
         return None
     powers, total = value.inputs

@@ -281,7 +281,7 @@ def _one_axis_each(term: str, value: Value) -> tuple[str, Value]:
 def _without_stretched(
     named: list[tuple[str, Value]], others: str
 ) -> list[tuple[str, Value]]:
-    """Leave out axes of size one behind a `...` that another array stretches."""
+    """Drop axes of size one of a `...` that another array broadcasts."""
     wide = {
         letter
         for term, value in named

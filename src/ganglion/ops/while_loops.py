@@ -38,7 +38,7 @@ def while_loop(
 
     In a model, how often that is must not depend on data: it is counted when the model
     is compiled. Otherwise `maximum_iterations` is needed, and as many steps are made;
-    those behind the end change nothing.
+    those after the end change nothing.
 
     >>> while_loop(lambda i: i < 10, lambda i: i + 3, 0)
     array(12, dtype=int32)

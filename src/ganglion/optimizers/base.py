@@ -569,7 +569,7 @@ class Optimizer(GraphUpdates):
     def _update_variables(
         self, grads: list[Any], variables: list[Variable], rate: Any
     ) -> None:
-        known: dict[Any, TracedUpdate] = {}  # by what the update may depend on
+        known: dict[Any, TracedUpdate] = {}  # by the types that the update depends on
         for gradient, variable in zip(grads, variables, strict=True):
             self._update_like(known, gradient, variable, rate)
 
@@ -620,7 +620,7 @@ class Optimizer(GraphUpdates):
     def _accumulate(self, grads: list[Any], variables: list[Variable]) -> None:
         """Add the gradients up, and keep an update only at every n-th step.
 
-        The update is traced as it stands, whatever variables it writes; afterwards each
+        The update is traced as it is, whatever variables it writes; afterwards each
         of them chooses between its new and its old value.
         """
         steps = self.gradient_accumulation_steps
@@ -806,7 +806,7 @@ def with_common(function: F) -> F:
 def _full_signature(function: Callable[..., None]) -> inspect.Signature:
     own = dict(inspect.signature(function).parameters)
     own.popitem()  # the shared ones, as type checkers see them
-    # What an optimizer takes by keyword alone comes last, as in Keras' Muon.
+    # Keyword-only arguments come last, as in Keras' Muon.
     last = [p for p in own.values() if p.kind is p.KEYWORD_ONLY]
     first = [p for p in own.values() if p.kind is not p.KEYWORD_ONLY]
     shared = list(inspect.signature(Optimizer).parameters.values())

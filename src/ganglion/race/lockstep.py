@@ -250,7 +250,7 @@ def save(examined: Iterable[Examined], folder: Path, name: str = FILE) -> None:
 def load(folder: Path, name: str = FILE) -> dict[str, Examined]:
     """Return what a race had measured before it was interrupted, by engine.
 
-    What cannot be read is examined anew.
+    What cannot be read is examined again.
     """
     try:
         saved = [Examined(**entry) for entry in json.loads((folder / name).read_text())]

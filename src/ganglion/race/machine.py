@@ -237,7 +237,7 @@ def owner(package: str) -> str:
     return _owners().get(package, [package])[0]
 
 
-# ---- what engines weigh --------------------------------------------------------------
+# ---- sizes of engines ----------------------------------------------------------------
 
 
 def install_size(engine: Engine, device: str = "cpu") -> int:

@@ -271,7 +271,7 @@ def run_once(job: Job, watch: Watch) -> Run:
 
 
 def _check(job: Job, run: Run) -> None:
-    """Refuse an engine that computes something else; else the training begins anew."""
+    """Refuse an engine with another number of parameters or another first loss."""
     parameters, loss = job.settings.full_recipe.parameters, job.first_loss
     if run.parameters != parameters:
         raise Refused(refused_for_parameters(run.parameters, parameters))

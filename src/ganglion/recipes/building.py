@@ -153,7 +153,7 @@ def _own(keras: Any) -> dict[str, Any]:
             self.seed_generator = keras.random.SeedGenerator()
 
         def call(self, inputs: Any) -> Any:
-            """Return mean + deviation × a normal number, drawn anew in every call."""
+            """Return mean + deviation × a normal number, drawn in every call."""
             mean, log_variance = inputs
             terms = 1.0 + log_variance - ops.square(mean) - ops.exp(log_variance)
             divergence = -0.5 * ops.mean(ops.sum(terms, axis=-1))

@@ -81,7 +81,7 @@ class Recipe:
         return _every(self.layers)
 
 
-# The argument by which a layer's random numbers grow, and what it is if none is given.
+# The argument by which a layer's random numbers grow, and its default.
 NOISE_AMOUNTS = {"Sampling": ("stddev", 1.0), "Dropout": ("rate", 0.0)}
 
 

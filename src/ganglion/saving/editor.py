@@ -13,7 +13,7 @@ from ganglion.saving.files import local_path, reading
 from ganglion.saving.weights import OWN_GROUP, parts_of
 from ganglion.system.terminal import lines
 
-Weights = dict[str, Any]  # arrays, and what holds some, by name
+Weights = dict[str, Any]  # arrays, and dictionaries of them, by name
 
 
 class KerasFileEditor:

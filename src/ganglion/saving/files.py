@@ -17,7 +17,7 @@ from ganglion.system.terminal import lines
 
 _MUCH = 64 << 20  # bytes
 _LONGEST = 20_000  # characters of an error: a name in a file may have a million
-# What a file of another shape than expected makes the code that reads it raise.
+# Exceptions of code that reads a file of another structure than expected.
 _SYMPTOMS = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError,
              TypeError)  # fmt: skip
 

@@ -127,7 +127,7 @@ def _check_chunks(dataset: Any, where: str) -> None:
 
 def _check_deflated(raw: bytes, size: int, where: str) -> None:
     try:
-        # One byte more than fits, so that what unpacks to gigabytes is noticed.
+        # One byte more than fits, so that data that unpacks to gigabytes is noticed.
         unpacked = zlib.decompressobj().decompress(raw, size + 1)
     except zlib.error as error:
         raise ValueError(f"the array {where!r} is damaged ({error}).") from error

@@ -81,7 +81,7 @@ def _attributes(model: Any) -> dict[str, Any]:
     return attributes
 
 
-# What loading restores by itself.
+# Attributes that loading restores by itself.
 _IN_FILE = frozenset(
     ("name", "built", "compiled", "dtype", "autocast", "supports_masking", "input_hint",
      "loss", "optimizer", "history", "input_spec", "activity_regularizer",

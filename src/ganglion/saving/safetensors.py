@@ -23,7 +23,7 @@ from ganglion.system import budget
 from ganglion.system.terminal import printable
 
 _LENGTH = struct.Struct("<Q")
-_MOST_HEADER = 100_000_000  # bytes; what the format's own reader allows
+_MOST_HEADER = 100_000_000  # bytes; the limit of the format's own reader
 _MOST_AXES = 32
 _METADATA = "__metadata__"
 _WRITER = "ganglion"

@@ -22,7 +22,7 @@ from ganglion.system import budget
 _FORMAT = 1
 _CURSOR = ("position", "order", "epoch")
 _TEXT, _ARRAYS = "json", "arrays"
-_MARK = "__array__"  # stands in the text for the array of a number
+_MARK = "__array__"  # in the text, followed by the number of an array
 
 
 def write(model: Any, file: Any) -> None:

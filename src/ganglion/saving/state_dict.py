@@ -191,7 +191,7 @@ _WINDOWED = ("Conv", "Pool")
 
 
 def _flattened(model: Any) -> dict[int, Shape]:
-    """Return the layers behind a Flatten of images, with the shape of the images.
+    """Return the layers after a Flatten of images, with the shape of the images.
 
     PyTorch's images have their channels first, so that it flattens in another order.
     """
@@ -228,7 +228,7 @@ def _makes_images(layer: Any) -> bool:
     return is_windowed and getattr(layer, "data_format", "") == "channels_last"
 
 
-# ---- what belongs to what ------------------------------------------------------------
+# ---- matching tensors and weights ----------------------------------------------------
 
 
 def _check_shapes(arrays: Mapping[str, Any], wanted: Mapping[str, Shape]) -> None:

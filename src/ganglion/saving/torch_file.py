@@ -29,7 +29,7 @@ from ganglion.system.pickles import Dialect, Machine, Name, RefusedError
 from ganglion.system.terminal import lines
 
 _MAGIC = 0x1950A86A20F9469CFC6C
-# What damaged and hostile files cause; `RefusedError` is a ValueError.
+# Exceptions that damaged and hostile files cause; `RefusedError` is a ValueError.
 _SYMPTOMS = (zipfile.BadZipFile, ValueError, TypeError, AttributeError, OverflowError,
              OSError, MemoryError, RuntimeError, struct.error)  # fmt: skip
 _DTYPES = {

@@ -161,7 +161,7 @@ def _shown_layers(owner: Any, attributes: dict[str, Any]) -> dict[str, Layer]:
         is_ours = getattr(getter, "__module__", "").startswith("ganglion.")
         if getter is None or (is_ours and f"_{name}" not in attributes):
             continue
-        with contextlib.suppress(Exception):  # a property may need what is not built
+        with contextlib.suppress(Exception):  # a property may need a layer to be built
             if id(value := getattr(owner, name)) in held:
                 shown[name] = value
     return shown
@@ -203,7 +203,7 @@ def read(
             continue
         datasets = dict(file.get(name, {}))
         problem = _problem(part, datasets)
-        # A layer with its own way decides what it means if the file has nothing.
+        # A layer that loads itself decides what a missing group means.
         is_asked = part.overrides("load_own_variables") and not skip_mismatch
         if problem:
             problems.append(problem)

@@ -82,7 +82,7 @@ class Machine:
         self._memo: dict[int, Any] = {}
 
     def run(self) -> Any:
-        """Return what the pickle describes; `at` is then behind it."""
+        """Return the object that the pickle describes; `at` is then after it."""
         steps = 0
         while (code := self._take(1)) != b".":
             if not steps % _STEPS_AT_ONCE:

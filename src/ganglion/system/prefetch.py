@@ -25,7 +25,7 @@ class _Failure:
 def prefetched(items: Iterable[Item], ahead: int = 2) -> Iterator[Item]:
     """Yield items that a thread makes, up to ``ahead`` of them in advance.
 
-    An error in the thread is raised here, behind the items before it. The thread ends
+    An error in the thread is raised here, after the items before it. The thread ends
     when the items do, or with the iterator, after the item that it is making.
 
     >>> list(prefetched(range(3)))

@@ -65,7 +65,7 @@ class TFDIdentity(Layer):
 
 @export(_PRIVATE)
 class TFDConcat(Layer):
-    """The features, one behind the other."""
+    """Concatenates the features."""
 
     def __init__(self, axis: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -188,7 +188,9 @@ def smart_resize(
             f"rank, of shape {tuple(np.shape(x))}."
         )
     if interpolation != "nearest" and np.dtype(ops.dtype(x)).kind != "f":
-        x = ops.cast(x, config.floatx())  # what is mixed is not rounded, as in Keras
+        x = ops.cast(
+            x, config.floatx()
+        )  # interpolated pixels are not rounded, as in Keras
     return ops.image.resize(
         x, size, interpolation, crop_to_aspect_ratio=True, data_format=data_format
     )

@@ -92,7 +92,7 @@ def conv_output_length(
     stride: int,
     dilation: int = 1,
 ) -> int | None:
-    """Return the size of an axis behind a convolution, None for an unknown one."""
+    """Return the size of an axis after a convolution, None for an unknown one."""
     if input_length is None:
         return None
     width = (filter_size - 1) * dilation + 1

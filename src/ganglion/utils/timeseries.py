@@ -106,7 +106,7 @@ def timeseries_dataset_from_array(
             raise ValueError(f"`targets` has no values from {first} to {end}.")
     starts = np.arange(0, count, sequence_stride)
     seed = int(np.random.randint(1_000_000)) if seed is None else seed
-    if shuffle:  # also here, as Keras does: what `take` returns is mixed, too
+    if shuffle:  # also here, as Keras does: the result of `take` is shuffled, too
         np.random.RandomState(seed).shuffle(starts)
     windows = Windows(series, starts, np.arange(0, span, sampling_rate))
     y = None if wanted is None else wanted[starts]

@@ -1,4 +1,4 @@
-"""JAX's transformations and loops: `jit`, `vmap`, `lax.scan` and their kin."""
+"""JAX's transformations and loops: `jit`, `vmap`, `lax.scan` and others."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import numpy as np
 
 _OF_KEYS = """split fold_in normal uniform randint bernoulli categorical
 permutation""".split()  # noqa: SIM905
-# Of these, what JAX means by a name is what Keras does.
+# Of these, JAX's functions are the same as Keras'.
 _OF_LAX = """abs add ceil cos erf exp expm1 floor log log1p rsqrt sign sin sqrt square
 tan tanh""".split()  # noqa: SIM905
 _OF_SCIPY = ("erf", "erfc", "erfinv", "logsumexp")

@@ -14,7 +14,7 @@ from ganglion.system import budget
 if TYPE_CHECKING:
     from ganglion.export.onnx.importer import Importer
 
-# Stands for a size that is not known; a power of two, so that floats hold it, too.
+# Replaces a size that is not known; a power of two, so that floats hold it, too.
 UNKNOWN = -(2**62)
 _SMALL = 64  # elements of a vector of sizes, at most
 

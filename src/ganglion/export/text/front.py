@@ -311,7 +311,7 @@ _MAKERS: dict[type, Callable[..., tuple[Step, Finish]]] = {
 }
 
 
-# ---- what the graph does first -------------------------------------------------------
+# ---- the first steps of the graph ----------------------------------------------------
 
 
 def _as_it_is(value: Any) -> Any:

@@ -135,7 +135,7 @@ def vectorize(
     widths: Longs, kinds: int,
     slots: Ints, starts: Ints, letters: Bytes, mask: int, values: Longs, unknown: int,
 ) -> None:  # fmt: skip
-    """Write the indices of a text's words, zeros behind; or how often each occurs."""
+    """Write the indices of a text's words, then zeros; or how often each occurs."""
     row = 0
     while row < rows:
         text: Bytes = texts[row]

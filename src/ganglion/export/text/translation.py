@@ -336,7 +336,7 @@ class _LlvmText:
                 raise AssertionError(ast.dump(node))
 
     def _branch(self, test: ast.expr, yes: str, no: str) -> None:
-        """Go on at one of two labels; what is behind an `and` may be left out."""
+        """Branch to one of two labels; operands after an `and` may be skipped."""
         parts = test.values if isinstance(test, ast.BoolOp) else [test]
         for number, part in enumerate(parts):
             value = self._value(part)

@@ -92,7 +92,7 @@ class ImageLayer(Layer):
             )
         return densified(boxes)
 
-    # ---- what layers define ------------------------------------------------------
+    # ---- for subclasses ----------------------------------------------------------
 
     def get_random_transformation(
         self, data: Any, training: Any = True, seed: Any = None
@@ -155,7 +155,7 @@ class ImageLayer(Layer):
             self.transform_segmentation_masks(masks, transformation, training)
         )
 
-    # ---- what they are written with ----------------------------------------------
+    # ---- helpers of subclasses ---------------------------------------------------
 
     def size_of(self, shape: Any) -> tuple[int, int]:
         """Return height and width from the shape of images in this layer's layout."""

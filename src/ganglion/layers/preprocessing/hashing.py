@@ -24,7 +24,7 @@ from ganglion.layers.preprocessing.host import HostLayer
 from ganglion.layers.preprocessing.words import as_bytes, as_text_array, is_text
 from ganglion.serialization import export
 
-_CROSSING_KEY = 0xDECAFCAFFE  # what TensorFlow begins a cross with
+_CROSSING_KEY = 0xDECAFCAFFE  # TensorFlow's first hash of a cross
 
 
 @export("keras.layers")

@@ -395,7 +395,7 @@ class IndexLookup(HostLayer):
         """The type of the vocabulary."""
         return self.vocabulary_dtype
 
-    # ---- what differs between words and numbers ----------------------------------
+    # ---- differences of words and numbers, for subclasses ------------------------
 
     def _new_table(self) -> Any:
         start = self._token_start()

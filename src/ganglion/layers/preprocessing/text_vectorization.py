@@ -106,7 +106,7 @@ class TextVectorization(HostLayer):
         return rows, array.shape
 
     def _standardized(self, texts: list[bytes]) -> list[bytes]:
-        # Of ASCII characters alone: that is what TensorFlow's functions do.
+        # Of ASCII characters alone, as TensorFlow's functions do.
         how = self._standardize
         if how in ("lower", "lower_and_strip_punctuation"):
             texts = [text.lower() for text in texts]
@@ -345,7 +345,7 @@ def _ngrams_of(words: Sequence[bytes], widths: tuple[int, ...]) -> list[bytes]:
 def _filled(
     indices: np.ndarray, lengths: np.ndarray, length: int | None, fill: int
 ) -> np.ndarray:
-    """Return rows of different lengths as an array, filled behind, cut to a length."""
+    """Return rows of different lengths as an array, padded at the end or cut."""
     if length is None:
         length = int(lengths.max(initial=0))
     outputs = np.full((len(lengths), length), fill, np.int64)

@@ -32,7 +32,7 @@ def parsed_word_list(
     as_token: Callable[[str], Any],
     special: Sequence[Any] = (),
 ) -> Any:
-    """Return the tokens of a word list behind the special ones that it begins with."""
+    """Return the tokens of a word list after its leading special ones."""
     rows = data.split(b"\n")
     while rows and not rows[-1]:
         rows.pop()

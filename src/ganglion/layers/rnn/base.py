@@ -77,7 +77,7 @@ class RNN(Layer):
         return list(size) if isinstance(size, (list, tuple)) else [size]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the layer; states behind the sequences in a list are Keras 2's way."""
+        """Call the layer; Keras 2 passes states after the sequences, in one list."""
         if args and isinstance(args[0], (list, tuple)) and len(args[0]) > 1:
             keras2.note(
                 "`layer([x, *states])`",

@@ -1,4 +1,4 @@
-"""The loop over time behind every recurrent layer."""
+"""The loop over time of all recurrent layers."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def rnn(
     """Keras' `backend.rnn`: call ``step_function(x, states + constants)`` step by step.
 
     Returns the last output, all outputs in the order they were computed, and the last
-    states. An `input_length` for each sequence masks what lies behind it.
+    states. An `input_length` for each sequence masks the steps after it.
     """
     xs = inputs if time_major else tree.map_leaves(swapped, inputs)
     length = tree.flatten(xs)[0].shape[0]

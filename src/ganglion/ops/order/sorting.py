@@ -249,7 +249,7 @@ def _bounds(data: Value, span: Any) -> tuple[Value, Value]:
     return p.subtract(low, half), p.add(high, half)
 
 
-# ---- what is there -------------------------------------------------------------------
+# ---- nonzero and unique elements -----------------------------------------------------
 
 
 @op

@@ -178,7 +178,7 @@ def _predictions(model: Any, row: int) -> Iterator[Figure]:
     yield Figure(f"predict {rows:,} rows", rows, tuple(fitting) or (min(100, rows),))
 
 
-# ---- what it looks like --------------------------------------------------------------
+# ---- tables and pages ----------------------------------------------------------------
 
 COLUMNS = ("network", "figure", "Ganglion, ms", "best rival, ms", "rival", "ratio")
 

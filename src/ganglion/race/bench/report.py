@@ -83,7 +83,7 @@ def _in(precision: str) -> str:
     return "" if precision == "float32" else f" in {precision}"
 
 
-# ---- what a result reports -----------------------------------------------------------
+# ---- the contents of a report --------------------------------------------------------
 
 Cell = Callable[[Result, Entry], str]
 _TIMES: dict[str, Cell] = {
@@ -178,7 +178,7 @@ def notes(result: Result) -> list[str]:
     return texts
 
 
-# ---- what it looks like --------------------------------------------------------------
+# ---- tables and pages ----------------------------------------------------------------
 
 
 def print_table(result: Result) -> None:

@@ -145,7 +145,7 @@ def own_folder() -> Iterator[Path]:
     """Give a folder that is removed afterwards.
 
     A process that is killed leaves its folder behind. It is locked while it is in use,
-    and whoever comes next removes those that are not.
+    and the next process removes folders that are not.
     """
     for old in Path(tempfile.gettempdir()).glob(f"{FOLDER}*/{LOCK}"):
         with _lock(old) as is_free:

@@ -28,7 +28,7 @@ from ganglion.system.ray_cluster import address_of, connected
 PATIENCE = 5.0  # seconds for news
 RETRIES = 3  # of a task whose worker is lost
 POLL = 0.5  # seconds between looks at what the tasks post
-QUIET = 20.0  # seconds without news, before a message says what is awaited
+QUIET = 20.0  # seconds without news until a message names the task
 CANCEL = 5.0  # seconds for a task to end by itself
 HEAD = "node:__internal_head__"  # what Ray calls a bit of its first node
 AMONG = " / "  # between what differs among nodes

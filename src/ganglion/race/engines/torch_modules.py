@@ -69,7 +69,7 @@ class HardLstm(nn.Module):
 
 
 class ChannelsLast(nn.Module):
-    """Moves the channels behind pixels or steps."""
+    """Moves the channels to the last axis."""
 
     def forward(self, x: Any) -> Any:
         return x.movedim(1, -1)

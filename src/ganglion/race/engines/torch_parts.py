@@ -134,7 +134,7 @@ def modules() -> tuple[Any, ...]:
 
 
 def channels_last() -> Any:
-    """Return a module that puts channels behind pixels or steps."""
+    """Return a module that moves channels to the last axis."""
     return _modules().ChannelsLast()
 
 

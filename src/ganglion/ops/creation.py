@@ -28,7 +28,7 @@ from ganglion.ops.dispatch import (
     promoted,
     stretch,
 )
-from ganglion.ops.shapes import exact_sizes, expand_dims, is_one, moveaxis
+from ganglion.ops.shapes import each_size, exact_sizes, expand_dims, moveaxis
 from ganglion.variables import read
 
 __all__ = [
@@ -56,7 +56,7 @@ def one_hot(
 @op
 def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
     """Make an array filled with one number."""
-    sizes = (int(shape),) if is_one(shape) else exact_sizes(shape)
+    sizes = exact_sizes(each_size(shape))
     return stretch(astype(fill_value, dtype or config.floatx()), sizes)
 
 

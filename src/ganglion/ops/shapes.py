@@ -36,6 +36,12 @@ def is_one(x: Any) -> bool:
     return isinstance(x, (int, np.integer))
 
 
+def each_size(shape: Any) -> list[Any]:
+    """Return the sizes of a shape; a size alone, also a tensor, is that of a vector."""
+    is_alone = is_one(shape) or getattr(shape, "shape", None) == ()
+    return [shape] if is_alone else list(shape)
+
+
 def _has_no_numbers(size: Any) -> bool:
     """Return whether a size is computed from values that only a step has."""
     return isinstance(size, Value) and call_function("numbers", size) is None
@@ -56,7 +62,7 @@ def exact_sizes(shape: Any) -> tuple[int, ...]:
 def reshape(x: Any, newshape: Any) -> Any:
     """Give the same elements a new shape; one size may be -1."""
     value = read(x)
-    sizes = [newshape] if is_one(newshape) else list(newshape)
+    sizes = each_size(newshape)
     unknown = symbolic.unknown_size()
     if unknown is not None and any(map(_has_no_numbers, sizes)):
         tried = [-1 if n is None or _has_no_numbers(n) else int(n) for n in sizes]

@@ -123,8 +123,10 @@ UNREAD |= {
         "element_spec": "the file knows the types of its elements"
     },
     "compat/tensorflow/host.py numpy_function": {"stateful": HINT},
-    "compat/tensorflow/host.py encode_png": {"compression": "loses nothing"},
-    "compat/tensorflow/host.py encode_jpeg": {"format": "the channels of the picture"},
+    "compat/tensorflow/encodings.py encode_png": {"compression": "loses nothing"},
+    "compat/tensorflow/encodings.py encode_jpeg": {
+        "format": "the channels of the picture"
+    },
     "compat/tensorflow/objects.py TensorArray.__init__": {
         "clear_after_read": HINT,
         "infer_shape": "shapes are exact",
@@ -157,10 +159,10 @@ UNREAD |= {
     },
     "layers/dense.py Lambda.from_config": {"safe_mode": RUNS_NOTHING},
     "models/model.py Model.get_quantization_layer_structure": {"mode": INTERFACE},
-    "compat/tensorflow/host.py decode_image": {
+    "compat/tensorflow/encodings.py decode_image": {
         "expand_animations": "of an animation, the first picture is read"
     },
-    "compat/tensorflow/host.py has_gpu": {"args": INTERFACE, "kwargs": INTERFACE},
+    "compat/tensorflow/devices.py has_gpu": {"args": INTERFACE, "kwargs": INTERFACE},
     "compat/tensorflow/objects.py function": {
         "autograph": HINT,
         "experimental_relax_shapes": HINT,

@@ -192,8 +192,8 @@ arrays.pad(tensor, paddings, mode, constant_values)
         py_function(func, inp, Tout) = host.py_function(func, inp, Tout)
         numpy_function(func, inp, Tout, stateful) = \
 host.numpy_function(func, inp, Tout, stateful)
-        Assert(condition, data) = host.assert_true(condition, data)
-        assert_equal(x, y, message) = host.assert_equal(x, y, message)
+        Assert(condition, data) = checks.assert_true(condition, data)
+        assert_equal(x, y, message) = checks.assert_equal(x, y, message)
         case(pred_fn_pairs, default, exclusive, strict) = \
 control.case(pred_fn_pairs, default, exclusive, strict)
         complex(real, imag) = signals.make_complex(real, imag)
@@ -494,7 +494,7 @@ pictures.convert_image_dtype(image, dtype, saturate)
 target_width) = pictures.crop_to_bounding_box(image, offset_height, offset_width, \
 target_height, target_width)
         decode_image(contents, channels, dtype, expand_animations) = \
-host.decode_image(contents, channels, dtype, expand_animations)
+encodings.decode_image(contents, channels, dtype, expand_animations)
         flip_left_right(image) = pictures.flip_left_right(image)
         flip_up_down(image) = pictures.flip_up_down(image)
         grayscale_to_rgb(images) = pictures.grayscale_to_rgb(images)
@@ -516,26 +516,27 @@ pictures.resize(images, size, method, preserve_aspect_ratio, antialias)
     (
         "io image",
         """
-        decode_jpeg(contents, channels) = host.decode_image(contents, channels)
+        decode_jpeg(contents, channels) = encodings.decode_image(contents, channels)
         decode_png(contents, channels, dtype) = \
-host.decode_image(contents, channels, dtype)
-        encode_jpeg(image, format, quality) = host.encode_jpeg(image, format, quality)
-        encode_png(image, compression) = host.encode_png(image, compression)
+encodings.decode_image(contents, channels, dtype)
+        encode_jpeg(image, format, quality) = \
+encodings.encode_jpeg(image, format, quality)
+        encode_png(image, compression) = encodings.encode_png(image, compression)
         """,
     ),
     (
         "io",
         """
-        decode_bmp(contents, channels) = host.decode_image(contents, channels)
+        decode_bmp(contents, channels) = encodings.decode_image(contents, channels)
         decode_image(contents, channels, dtype, expand_animations) = \
-host.decode_image(contents, channels, dtype, expand_animations)
+encodings.decode_image(contents, channels, dtype, expand_animations)
         decode_csv(records, record_defaults, field_delim, use_quote_delim, na_value, \
-select_cols) = host.decode_csv(records, record_defaults, field_delim, \
+select_cols) = encodings.decode_csv(records, record_defaults, field_delim, \
 use_quote_delim, na_value, select_cols)
-        decode_raw(input_bytes, out_type) = host.decode_raw(input_bytes, out_type)
-        matching_files(pattern) = host.matching_files(pattern)
-        read_file(filename) = host.read_file(filename)
-        write_file(filename, contents) = host.write_file(filename, contents)
+        decode_raw(input_bytes, out_type) = encodings.decode_raw(input_bytes, out_type)
+        matching_files(pattern) = gfile.matching_files(pattern)
+        read_file(filename) = gfile.read_file(filename)
+        write_file(filename, contents) = gfile.write_file(filename, contents)
         """,
     ),
     (
@@ -573,30 +574,30 @@ texts.to_hash_bucket_fast(input, num_buckets)
     (
         "debugging",
         """
-        assert_all_finite(x, message) = host.check_numerics(x, message)
-        assert_equal(x, y, message) = host.assert_equal(x, y, message)
-        assert_greater(x, y, message) = host.assert_greater(x, y, message)
-        assert_greater_equal(x, y, message) = host.assert_greater_equal(x, y, message)
-        assert_less(x, y, message) = host.assert_less(x, y, message)
-        assert_less_equal(x, y, message) = host.assert_less_equal(x, y, message)
-        assert_integer(x, message) = host.assert_integer(x, message)
-        assert_negative(x, message) = host.assert_negative(x, message)
-        assert_non_positive(x, message) = host.assert_non_positive(x, message)
-        assert_none_equal(x, y, message) = host.assert_none_equal(x, y, message)
+        assert_all_finite(x, message) = checks.check_numerics(x, message)
+        assert_equal(x, y, message) = checks.assert_equal(x, y, message)
+        assert_greater(x, y, message) = checks.assert_greater(x, y, message)
+        assert_greater_equal(x, y, message) = checks.assert_greater_equal(x, y, message)
+        assert_less(x, y, message) = checks.assert_less(x, y, message)
+        assert_less_equal(x, y, message) = checks.assert_less_equal(x, y, message)
+        assert_integer(x, message) = checks.assert_integer(x, message)
+        assert_negative(x, message) = checks.assert_negative(x, message)
+        assert_non_positive(x, message) = checks.assert_non_positive(x, message)
+        assert_none_equal(x, y, message) = checks.assert_none_equal(x, y, message)
         assert_rank_at_least(x, rank, message) = \
-host.assert_rank_at_least(x, rank, message)
-        assert_rank_in(x, ranks, message) = host.assert_rank_in(x, ranks, message)
-        assert_scalar(tensor, message) = host.assert_scalar(tensor, message)
+checks.assert_rank_at_least(x, rank, message)
+        assert_rank_in(x, ranks, message) = checks.assert_rank_in(x, ranks, message)
+        assert_scalar(tensor, message) = checks.assert_scalar(tensor, message)
         assert_shapes(shapes, data, summarize, message) = \
-host.assert_shapes(shapes, data, summarize, message)
+checks.assert_shapes(shapes, data, summarize, message)
         assert_type(tensor, tf_type, message) = \
-host.assert_type(tensor, tf_type, message)
+checks.assert_type(tensor, tf_type, message)
         assert_near(x, y, rtol, atol, message) = \
-host.assert_near(x, y, rtol, atol, message)
-        assert_non_negative(x, message) = host.assert_non_negative(x, message)
-        assert_positive(x, message) = host.assert_positive(x, message)
-        assert_rank(x, rank, message) = host.assert_rank(x, rank, message)
-        check_numerics(tensor, message) = host.check_numerics(tensor, message)
+checks.assert_near(x, y, rtol, atol, message)
+        assert_non_negative(x, message) = checks.assert_non_negative(x, message)
+        assert_positive(x, message) = checks.assert_positive(x, message)
+        assert_rank(x, rank, message) = checks.assert_rank(x, rank, message)
+        check_numerics(tensor, message) = checks.check_numerics(tensor, message)
         """,
     ),
     (
@@ -648,8 +649,8 @@ signals.stft(signals, frame_length, frame_step, fft_length, window_fn, pad_end)
         "audio",
         """
         decode_wav(contents, desired_channels, desired_samples) = \
-host.decode_wav(contents, desired_channels, desired_samples)
-        encode_wav(audio, sample_rate) = host.encode_wav(audio, sample_rate)
+encodings.decode_wav(contents, desired_channels, desired_samples)
+        encode_wav(audio, sample_rate) = encodings.encode_wav(audio, sample_rate)
         """,
     ),
 )

@@ -18,8 +18,9 @@ from ganglion.compat.tensorflow.objects import InvalidArgumentError
 from ganglion.compiler.ir.graph import ShapeError
 
 _OWN = frozenset({
-    "arrays", "boxes", "complexes", "control", "draws", "host", "linalg", "nets",
-    "pictures", "reductions", "runtime", "signals", "special", "texts",
+    "arrays", "boxes", "checks", "complexes", "control", "devices", "draws",
+    "encodings", "gfile", "host", "linalg", "nets", "pictures", "reductions", "runtime",
+    "signals", "special", "texts",
 })  # fmt: skip
 # Arguments that are one tensor each; numbers and lists are converted for functions of
 # these modules, which ask for shapes and types.

@@ -59,21 +59,27 @@ _OF_MODULE = {
         image.stateless_random_saturation
         random.split=stateless_split random.fold_in=stateless_fold_in
     """,
-    "compat.tensorflow.host": """
-        get_logger io.gfile.GFile io.gfile.exists io.gfile.isdir io.gfile.listdir
-        io.gfile.makedirs compat.as_bytes compat.as_text io.gfile.copy io.gfile.mkdir
-        io.gfile.remove io.gfile.rename io.gfile.rmtree io.gfile.walk
+    "compat.tensorflow.checks": "debugging.Assert=assert_true",
+    "compat.tensorflow.devices": """
         config.experimental.set_memory_growth=as_needed
         config.threading.set_inter_op_parallelism_threads=one_op_at_a_time
         config.threading.set_intra_op_parallelism_threads=set_threads
         config.experimental.enable_op_determinism=always_deterministic
-        io.gfile.glob=glob_files debugging.Assert=assert_true
-        compat.v1.set_random_seed=set_seed set_random_seed=set_seed
-        compat.as_str=as_text compat.as_str_any=as_text io.gfile.join=join_paths
         config.experimental.list_physical_devices=devices
         config.list_logical_devices=devices config.list_physical_devices=devices
         test.is_built_with_cuda=has_gpu test.is_gpu_available=has_gpu
         test.is_built_with_gpu_support=has_gpu
+    """,
+    "compat.tensorflow.encodings": """
+        compat.as_bytes compat.as_text compat.as_str=as_text compat.as_str_any=as_text
+    """,
+    "compat.tensorflow.gfile": """
+        io.gfile.GFile io.gfile.exists io.gfile.isdir io.gfile.listdir io.gfile.makedirs
+        io.gfile.copy io.gfile.mkdir io.gfile.remove io.gfile.rename io.gfile.rmtree
+        io.gfile.walk io.gfile.glob=glob_files io.gfile.join=join_paths
+    """,
+    "compat.tensorflow.host": """
+        get_logger compat.v1.set_random_seed=set_seed set_random_seed=set_seed
     """,
     "compat.tensorflow.objects": """
         AggregationMethod Module Tensor TensorShape UnconnectedGradients Variable

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
-from ganglion.compat.tensorflow.host import PhysicalDevice, devices
+from ganglion.compat.tensorflow.devices import PhysicalDevice, devices
 
 DEBUG, INFO, WARN, ERROR, FATAL = (
     logging.DEBUG,

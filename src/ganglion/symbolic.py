@@ -464,9 +464,15 @@ def _infer_short(
 ) -> Any:
     """Infer with unknown axes that are shorter than a table which is cut to them.
 
-    Return None if nothing fits.
+    Return None if nothing fits. A stand-in is as long as no known axis: of a call that
+    stretches, it would be taken for an unknown one, which fits any other.
     """
+    known = _known_sizes(args, kwargs)
+    if known is None:
+        return None
     for sizes in _SHORT_STAND_INS:
+        if not known.isdisjoint(sizes):
+            continue
         with contextlib.suppress(ShapeError):
             structure, first = _trace(function, args, kwargs, sizes[0], stretches)
             _, second = _trace(function, args, kwargs, sizes[1], stretches)
@@ -474,6 +480,15 @@ def _infer_short(
                 pairs = zip(first, second, strict=True)
                 return tree.pack(structure, [_in_common(pair) for pair in pairs])
     return None
+
+
+def _known_sizes(args: Any, kwargs: dict[str, Any]) -> set[int] | None:
+    """Return the known sizes of axes, and numbers; None if no axis is unknown."""
+    leaves = tree.flatten((args, kwargs))
+    if not any(None in x.shape for x in leaves if is_symbolic(x)):
+        return None
+    shapes = [x.shape if hasattr(x, "shape") else (x,) for x in leaves]
+    return {n for shape in shapes for n in shape if isinstance(n, int)}
 
 
 def _infer_fitting(
@@ -489,11 +504,9 @@ def _infer_fitting(
     as that of a matrix of neighbours. Whether they fit is seen when sizes are known.
     Return None if nothing fits.
     """
-    leaves = tree.flatten((args, kwargs))
-    if not any(None in x.shape for x in leaves if is_symbolic(x)):
+    known = _known_sizes(args, kwargs)
+    if known is None:
         return None
-    shapes = [x.shape if hasattr(x, "shape") else (x,) for x in leaves]
-    known = {n for shape in shapes for n in shape if isinstance(n, int)}
     for size in sorted(n for n in known | (met - set(_STAND_INS)) if n > 1):
         try:
             structure, values = _trace(function, args, kwargs, size)

@@ -263,6 +263,17 @@ def test_a_layer_multiplies_its_own_matrix_with_the_batch() -> None:
         model(np.zeros((19, 5)))
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [((4, 3), (2, 3)), ((8, 1), (4, 1)), ((None, 4, 3), (None, 2, 3))],
+)
+def test_known_sizes_that_never_fit_are_refused(first: Any, second: Any) -> None:
+    x, y = ganglion.KerasTensor(first), ganglion.KerasTensor(second)
+    for call in (ganglion.ops.add, lambda x, y: ganglion.ops.where(x > 0, x, y)):
+        with pytest.raises(ValueError, match="do not fit together"):
+            call(x, y)
+
+
 def test_a_keras_tensor_is_no_sequence_and_no_number() -> None:
     for tensor in (ganglion.Input((2,)), ganglion.KerasTensor((2, 3))):
         with pytest.raises(NotImplementedError, match=r"ops\.unstack"):

@@ -398,7 +398,7 @@ def _switch(variable: str, default: bool) -> bool:
 
 
 def traced_choices() -> tuple[object, ...]:
-    """Return the choices that a program depends on, beside the model itself."""
+    """Return the choices that a program depends on, besides the model itself."""
     choices = (backend_choice(), precise(), precision(), floatx(), epsilon())
     return (*choices, image_data_format())
 

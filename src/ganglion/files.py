@@ -49,7 +49,7 @@ def write_file(
     *,
     durable: bool = True,
 ) -> Path:
-    """Write a file beside its target and rename it, so that it is never half there.
+    """Write a file next to its target and rename it, so that it is never incomplete.
 
     Args:
         path: Where to; a link goes on pointing to the file that it names.

@@ -97,7 +97,7 @@ class Changed(float):
     def __new__(
         cls, today: float, keras2: float, changed_with_tensorflow: bool = True
     ) -> Changed:
-        """Make today's number, with the old one beside it."""
+        """Make today's number, with the old one as an attribute."""
         number = super().__new__(cls, today)
         number.keras2 = keras2
         number.changed_with_tensorflow = changed_with_tensorflow

@@ -552,7 +552,7 @@ class Configured:
 
 
 def _key(value: Any) -> Any:
-    """Return something that is equal, and hashed alike, for equal configurations.
+    """Return a hashable key that is equal for equal configurations.
 
     >>> _key({"b": [1, 2.0]}) == _key({"b": (1.0, 2)})
     True

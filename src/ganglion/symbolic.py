@@ -329,7 +329,7 @@ def record(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> A
 def values_in_trace(structure: Any) -> Any:
     """Return a structure with values for the Keras tensors that this trace computes.
 
-    A loss of Keras 2 may use tensors of the model beside its arguments. None where no
+    A loss of Keras 2 may use tensors of the model besides its arguments. None where no
     model is traced, or where one of the tensors does not follow from its inputs.
     """
     scope = current_scope()

@@ -192,7 +192,7 @@ def evaluated(values: Sequence[Value]) -> list[Tensor]:
 
 
 _TEXT_KINDS = "OSUT"
-# What a tensor can be compared with, beside all that can become an array.
+# Types that a tensor can be compared with, besides all that can become an array.
 _OPERANDS = (int, float, complex, np.generic, list, tuple, Operators)
 
 
@@ -283,7 +283,7 @@ def _method(name: str, function: str | None = None) -> Any:
 
 
 def check_devices(owner: str, *parts: Any) -> None:
-    """Refuse what PyTorch's `to` takes beside devices."""
+    """Refuse arguments of PyTorch's `to` that are not devices."""
     wanted = list(map(str, parts))
     if any(not part.startswith(("cpu", "cuda")) for part in wanted):
         raise TypeError(

@@ -98,7 +98,7 @@ STAGES = {
 
 
 class Scale(NamedTuple):
-    """How wide and deep a network is, beside its stages."""
+    """The factors of width and depth of a network, besides its stages."""
 
     width: float
     depth: float

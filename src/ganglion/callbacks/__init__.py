@@ -1,4 +1,4 @@
-"""What runs beside training: checkpoints, early stopping, logs, learning rates."""
+"""Callbacks of training: checkpoints, early stopping, logs, learning rates."""
 
 from ganglion.callbacks.averages import SwapEMAWeights
 from ganglion.callbacks.base import (

@@ -68,7 +68,7 @@ class _Sign(NamedTuple):
 
 
 def age_of(path: Path) -> Age:
-    """Return the Keras that a script and the modules beside it are written for."""
+    """Return the Keras that a script and the modules in its folder are written for."""
     signs: list[tuple[_Sign, str]] = []
     roots: set[str] = set()
     for file, tree in _with_modules_beside(path):
@@ -98,7 +98,7 @@ def _decided(signs: list[tuple[_Sign, str]], roots: set[str]) -> Age:
 
 
 def _with_modules_beside(path: Path) -> Iterator[tuple[Path, ast.Module]]:
-    """Yield the script, and the files beside it that it imports, each once."""
+    """Yield the script, and the files of its folder that it imports, each once."""
     waiting, seen = [path], {path}
     while waiting:
         file = waiting.pop(0)

@@ -1,4 +1,4 @@
-"""What `from keras.layers import *` gave a script beside the layers.
+"""The names that `from keras.layers import *` gave a script besides the layers.
 
 The modules of Keras 2 had no `__all__`: a star brought what they had imported, too, and
 scripts came to use `K` and `np` without importing them.
@@ -52,7 +52,7 @@ _PLACES = {
 
 
 def names_of(text: str | bytes) -> dict[str, Any]:
-    """Return what a star of Keras 2 brings a script beside the module's own names."""
+    """Return the names that a star import of Keras 2 adds to the module's own."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):

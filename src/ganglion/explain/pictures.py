@@ -104,7 +104,7 @@ def contact_sheet(
     Args:
         images: Pixels of any size, (images, height, width, 1 or 3).
         overlays: What `overlay` made of them.
-        columns: Pairs beside each other.
+        columns: How many pairs are side by side.
         is_wrong: Which images were taken for another class than theirs: these get a
             red frame.
     """

@@ -98,7 +98,7 @@ def inline_loops(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 
 def _squeezed(kernel: Loop) -> Loop:
-    """Return a map without unit axes, so that equal maps look alike."""
+    """Return a map without unit axes, so that equivalent maps are equal."""
     axes = [axis for axis, size in enumerate(kernel.shape) if size > 1]
     if not _is_map(kernel) or len(axes) in (0, len(kernel.shape)):
         return kernel

@@ -57,7 +57,7 @@ def input_hint_from(kwargs: dict[str, Any]) -> tuple[int | None, ...] | None:
     return (batch, hints["input_dim"]) if "input_dim" in hints else None
 
 
-# Of many models that are built alike, every layer asks for it.
+# Cached: every layer of many equal models calls it.
 _signature = functools.lru_cache(maxsize=512)(inspect.signature)
 
 

@@ -190,7 +190,7 @@ class WeightHolder:
             self._tracker.untrack(value)
 
     def _track(self, value: Any) -> Any:
-        """Take up a variable, a layer or whatever holds some; return what to keep."""
+        """Track a variable, a layer or a container; return the object to store."""
         value = self._tracker.track(value)
         if isinstance(value, Variable) and not getattr(self, "_trainable", True):
             value.trainable = False

@@ -266,7 +266,7 @@ def sparsemax(x: Any, axis: int = -1) -> Any:
     It compares every two elements of a row, so it is meant for short rows.
     """
     value = moveaxis(floating(x), axis, -1)
-    # The same for all of a row makes no difference, but 1 is lost beside the large.
+    # A shift of a whole row makes no difference, but large numbers would absorb the 1.
     value = _shifted(value, (value.ndim - 1,))
     rows, size = value.shape[:-1], value.shape[-1]
     last = (len(rows) + 1,)

@@ -276,7 +276,7 @@ def pad(
     return joined(x1 + left, y1 + top, x2 + left, y2 + top)
 
 
-# ---- boxes beside anchors ------------------------------------------------------------
+# ---- boxes relative to anchors -------------------------------------------------------
 
 
 def _centered(encoding: str, name: str) -> None:

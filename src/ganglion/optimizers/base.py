@@ -72,7 +72,7 @@ class Optimizer(GraphUpdates):
     clipvalue = Hyperparameter()
     global_clipnorm = Hyperparameter()
     ema_momentum = Hyperparameter()
-    # Old names that the constructor understands beside its own.
+    # Old names that the constructor accepts besides its own.
     _keras2_arguments: tuple[str, ...] = ("lr", "decay")
 
     @without_rate

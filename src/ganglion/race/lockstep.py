@@ -242,7 +242,7 @@ def file_name(settings: Settings) -> str:
 
 
 def save(examined: Iterable[Examined], folder: Path, name: str = FILE) -> None:
-    """Write what is known beside the results, so that a resumed race has it."""
+    """Write the facts next to the results, so that a resumed race has them."""
     text = json.dumps([asdict(entry) for entry in examined], indent=1)
     files.write_file(folder / name, text.encode())
 

@@ -92,7 +92,7 @@ def _residual(
 
 
 def _skip(keras: Any, x: Any, layers: Iterable[LayerSpec]) -> Any:
-    """Put what some layers make of x beside it, as more channels."""
+    """Append the outputs of some layers to x, as more channels."""
     return keras.layers.Concatenate()([x, _stacked(keras, layers, x)])
 
 

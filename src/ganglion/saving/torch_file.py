@@ -320,7 +320,7 @@ def _storage(reference: Any) -> Storage:
 
 
 def _leave_out(value: Any, state: Any) -> None:
-    """Leave out what PyTorch notes beside a dictionary (`_metadata`)."""
+    """Drop the attributes that PyTorch adds to a dictionary (`_metadata`)."""
     if not isinstance(value, dict):
         raise RefusedError("it annotates something that is not a dictionary")
 

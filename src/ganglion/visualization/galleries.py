@@ -235,7 +235,7 @@ def plot_segmentation_mask_gallery(
     data_format: str | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Put images beside themselves with masks, the true and the predicted.
+    """Show images side by side with their true and predicted masks.
 
     More arguments are those of `plot_image_gallery`.
     """

@@ -406,7 +406,7 @@ def slice_(input_: Any, begin: Any, size: Any) -> Any:
 
 
 def split(value: Any, num_or_size_splits: Any, axis: int = 0) -> Any:
-    """Return the parts of a tensor along an axis, alike or of given sizes."""
+    """Return the parts of a tensor along an axis, equal ones or of given sizes."""
     if isinstance(num_or_size_splits, (int, np.integer)):
         return ops.split(value, int(num_or_size_splits), axis=axis)
     sizes = known(num_or_size_splits, "split").tolist()

@@ -1,4 +1,4 @@
-"""Functions that run in Python beside compiled steps, and other small ones."""
+"""Functions that run in Python, outside of compiled steps, and other small ones."""
 
 from __future__ import annotations
 

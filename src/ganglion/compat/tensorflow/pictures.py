@@ -339,7 +339,7 @@ def ssim(
     k1: float = 0.01,
     k2: float = 0.03,
 ) -> Any:
-    """Return how alike images are in structure, of floats whatever the pixels are."""
+    """Return the structural similarity of images, in floats for pixels of any type."""
     (first, _), (second, _) = _as_floats(img1), _as_floats(img2)
     kind = np.dtype(str(img1.dtype))
     return ops.image.ssim(

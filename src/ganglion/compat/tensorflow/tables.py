@@ -1,4 +1,4 @@
-"""`tf.lookup`: tables from texts or numbers to others, in Python beside the steps."""
+"""`tf.lookup`: tables from texts or numbers to others, in Python, outside of steps."""
 
 from __future__ import annotations
 

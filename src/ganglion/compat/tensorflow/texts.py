@@ -1,4 +1,4 @@
-"""Texts, which Python handles beside compiled steps: `tf.strings`, and `tf.concat`.
+"""Texts, which Python handles outside of compiled steps: `tf.strings`, and `tf.concat`.
 
 `ON_TEXTS` are those functions on tensors that TensorFlow has for texts, too.
 """

@@ -175,7 +175,7 @@ class GraphWriter:
             self.set(node, emit([self.name(x) for x in loose]))
 
     def _beside_channels_first(self, value: Value, rank: int) -> str:
-        """Return the name of a value that is read beside one that is channels first."""
+        """Return the name of a value that is combined with a channels-first one."""
         if value.size == 1 and isinstance(value, Constant):
             return self.b.reshaped(self.name(value), [])
         if value.ndim == rank:

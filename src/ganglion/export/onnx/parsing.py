@@ -269,7 +269,7 @@ class _Reader:
         return path
 
     def _allow(self, path: Path, size: int) -> None:
-        """Enlarge the budget by a file beside the model, as if it were a part of it."""
+        """Enlarge the budget by an external file, as if it were part of the model."""
         allowed = budget.current()
         if allowed is not None and path not in self._opened:
             self._opened.add(path)

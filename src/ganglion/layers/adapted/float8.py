@@ -97,7 +97,7 @@ class Float8(Adaptable):
         return unchanged(outputs, scale, history)
 
     def _bias_to_add(self) -> Any:
-        """Return the bias; beside float8 it is rounded to bfloat16, as in Keras."""
+        """Return the bias; with float8 it is rounded to bfloat16, as in Keras."""
         bias = self.bias  # type: ignore[attr-defined]
         rounds = self.quantization_mode == "float8" and self.compute_dtype == "float32"
         if bias is None or not rounds:

@@ -148,7 +148,7 @@ class _Affine(MovingLayer):
 
 @export("keras.layers")
 class RandomZoom(_Affine):
-    """Zooms in or out, rows and columns alike or each for itself.
+    """Zooms in or out, by the same or by separate factors for rows and columns.
 
     >>> import numpy as np
     >>> layer = RandomZoom(0.2, seed=1)

@@ -135,7 +135,7 @@ class RandomElasticTransform(MovingLayer):
             "distortion_factor": random.uniform(
                 (), *self.scale, self.compute_dtype, seed
             ),
-            # A state and no generator: images and masks are to be bent alike.
+            # A state and no generator: images and masks must be bent in the same way.
             "seed": random.state_of(seed),
         }
 

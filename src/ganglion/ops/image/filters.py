@@ -116,7 +116,7 @@ def ssim(
     k2: float = 0.03,
     data_format: str | None = None,
 ) -> Any:
-    """Return how alike images are in structure: 1 if they are equal.
+    """Return the structural similarity of images: 1 if they are equal.
 
     >>> image = np.random.default_rng(1).random((16, 16, 1), "float32")
     >>> float(ssim(image, image))

@@ -115,7 +115,7 @@ def _take_rounds(bench: Bench, running: list[Running], rounds: int, say: Say) ->
 
 
 def _predicting(bench: Bench, trained: list[Running], result: Result) -> list[Running]:
-    """Return the engines that trained alike, each in the form that predicts fastest."""
+    """Return the engines that agree, each in the form that predicts fastest."""
     assert bench.ready is not None
     running = []
     for before in trained:
@@ -184,7 +184,7 @@ COLUMNS = ("network", "figure", "Ganglion, ms", "best rival, ms", "rival", "rati
 
 
 def summary(results: list[Result]) -> list[list[str]]:
-    """Return the rows of the table: a network's figures beside the best rival's."""
+    """Return the rows of the table: a network's figures and those of the best rival."""
     rows = []
     for result in results:
         ours, best = result.ours, result.best_rival

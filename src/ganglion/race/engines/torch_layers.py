@@ -234,7 +234,7 @@ def _padded(
 ) -> list[Any]:
     """Return a convolution that pads as Keras does: an odd number more at the end.
 
-    PyTorch itself pads both sides alike. Sizes must be multiples of the strides.
+    PyTorch itself pads both sides equally. Sizes must be multiples of the strides.
     """
     import torch
 

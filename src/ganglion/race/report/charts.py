@@ -180,7 +180,7 @@ def curves_section(
         curves: What `curve` returns.
         races: The races that they are of.
         lines: What the curves are called that have switches of their own.
-        over_time: Whether there is a chart over time, beside that over epochs.
+        over_time: Whether there is a chart over time in addition to that over epochs.
     """
     if not any(line["average"]["score"] for line in curves):
         return element("p", "No run has come to its end yet.")

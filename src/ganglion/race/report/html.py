@@ -22,7 +22,7 @@ FILE = "report.html"
 
 
 def write(races: Sequence[Race], path: str | Path) -> Path:
-    """Write a page on a race, or on several beside each other; return its path.
+    """Write a page on a race, or on several side by side; return its path.
 
     >>> import tempfile
     >>> race = Race("mnist-mlp", "784 → 10", 1, 128, 1, 2, "cpu", 0, ("torch",))

@@ -1,4 +1,4 @@
-"""The tables of `report.html`: a single race, or several beside each other."""
+"""The tables of `report.html`: a single race, or several side by side."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TIMES = (content.TRAINING, content.TESTING, content.RUN_TIME)
 
 
 def summary(race: Race) -> Html:
-    """Return all engines beside each other, the fastest first."""
+    """Return all engines side by side, the fastest first."""
     ranked = figures.by_time(race)
     if not ranked:
         return element("p", content.NO_RUNS)

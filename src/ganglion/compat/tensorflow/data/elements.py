@@ -56,7 +56,7 @@ def as_arrays(structure: Any) -> Any:
 
 
 def mapped(function: Callable[..., Any], *structures: Any) -> Any:
-    """Apply a function to the leaves of structures that are alike."""
+    """Apply a function to the leaves of equal structures."""
     first = structures[0]
     leaves = [tree.flatten(structure) for structure in structures]
     results = [

@@ -94,7 +94,7 @@ def register_cast(cast: Callable[[Any, str], Any]) -> None:
 
 
 class DTypePolicy:
-    """What a layer computes in, and what its weights are.
+    """The types that a layer computes in and stores its weights in.
 
     >>> policy = DTypePolicy("mixed_float16")
     >>> policy.compute_dtype, policy.variable_dtype
@@ -208,7 +208,7 @@ class QuantizedFloat8DTypePolicy(QuantizedDTypePolicy):
 
     @property
     def amax_history_length(self) -> int:
-        """How many of the largest values are remembered."""
+        """The length of the history of largest values."""
         return self._amax_history_length
 
     def get_config(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What training shows: the progress bar of Keras, a line per epoch, or JSON.
+"""The progress of training: Keras' progress bar, a line per epoch, or JSON.
 
 A bar is drawn on terminals and notebooks only; a log file gets the last line of every
 epoch, without colours, so that it stays readable.

@@ -100,7 +100,7 @@ _here = _Scopes()
 
 
 class RematScope:
-    """Where Keras computes activations twice to save memory.
+    """Keras' block in which activations are computed twice to save memory.
 
     It changes no result. A step is compiled as a whole here, and the compiler decides
     what is kept: there is nothing to switch on.

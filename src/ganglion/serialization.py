@@ -27,7 +27,7 @@ _custom: dict[str, Any] = {}
 
 
 class _Active(threading.local):
-    """What is in force while objects are written or read, in one thread."""
+    """The settings in force while one thread writes or reads objects."""
 
     def __init__(self) -> None:
         self.scopes: list[dict[str, Any]] = []

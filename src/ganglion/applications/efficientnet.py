@@ -67,7 +67,7 @@ STAGES = (
 
 
 class Scale(NamedTuple):
-    """How much wider and deeper a network is than the first one."""
+    """The factors of width and depth of a network, relative to the first one."""
 
     width: float
     depth: float

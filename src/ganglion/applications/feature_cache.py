@@ -1,4 +1,4 @@
-"""What a frozen network computes of images: computed once, then read from disk.
+"""Features of images from a frozen network: computed once, then read from disk.
 
 Outputs are found again by the pixels and the weights they were computed from; those
 that were used longest ago make room for others.

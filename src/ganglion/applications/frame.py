@@ -1,4 +1,4 @@
-"""What the networks of `keras.applications` have in common: start, end and weights."""
+"""The frame of the networks of `keras.applications`: inputs, top and weights."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def per_chunk(hook: Hook) -> Hook:
 
 
 class Callback:
-    """What runs at the beginnings and ends of training, epochs and batches.
+    """Hooks that run at the beginnings and ends of training, epochs and batches.
 
     A callback that overrides a batch hook makes training run step by step, so that it
     sees every batch; all others let it run many steps at a time. A batch hook decorated
@@ -338,7 +338,7 @@ class CallbackList(Callback):
 
     @property
     def may_lag(self) -> bool:
-        """Whether all callbacks are content to hear of an epoch after later ones."""
+        """Whether all callbacks may get an epoch's results after later epochs have run."""
         # Inherited hooks are not the class's own.
         return all(vars(type(c)).get("may_lag", False) for c in self.callbacks)
 

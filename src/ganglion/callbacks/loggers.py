@@ -104,7 +104,7 @@ class ProgbarLogger(Callback):
 
 
 class EpochLog(Protocol):
-    """What `EpochLogger` writes to: `progress.StepLog`, `progress.JsonLog`."""
+    """The log that `EpochLogger` writes: `progress.StepLog`, `progress.JsonLog`."""
 
     def epoch(self, epoch: int, logs: dict[str, Any], seconds: float) -> None: ...
 

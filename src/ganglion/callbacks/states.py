@@ -1,4 +1,4 @@
-"""What callbacks remember from epoch to epoch, as plain data: a checkpoint holds it.
+"""The state of callbacks between epochs, as plain data in a checkpoint.
 
 A callback that has such a state returns it from `get_state` and takes it back in
 `set_state`, which `fit` calls after `on_train_begin` when it goes on with a run that

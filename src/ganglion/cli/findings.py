@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Status(Enum):
-    """How bad it is: a problem stops some work, a warning costs time or care."""
+    """The severity: a problem stops some work, a warning costs time or care."""
 
     OK = "ok"
     WARNING = "warning"

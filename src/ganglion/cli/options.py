@@ -1,4 +1,4 @@
-"""What options of the command line share: what they refuse, and how they complete.
+"""Options that several commands share, their checks and their completions.
 
 A value that cannot be meant is refused where it is read, by the name of its option: no
 option is taken and then passed over.

@@ -54,7 +54,7 @@ _IN_KERAS3_TOO = ("preprocessing", "optimizers.legacy", "src", "_legacy")
 
 
 class Age(NamedTuple):
-    """Which Keras, why, and whether it is the Keras inside of TensorFlow."""
+    """A version of Keras, the reason, and whether it is the one in TensorFlow."""
 
     keras: int
     reason: str

@@ -29,7 +29,7 @@ class SourceError(Exception):
 
 
 class Report:
-    """Where sources say how far they are; silent unless it holds a bar."""
+    """The progress of sources; silent unless it holds a bar."""
 
     def __init__(self, bar: "Progress | None" = None) -> None:
         self._bar = bar

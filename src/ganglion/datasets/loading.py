@@ -1,4 +1,4 @@
-"""How a data set is loaded: from the cache if its file is sound, else from a source."""
+"""Loading of a data set: from the cache if its file is sound, else from a source."""
 
 import os
 import warnings
@@ -102,17 +102,17 @@ class DataSet:
 
     @property
     def file_name(self) -> str:
-        """What its file in the cache is called."""
+        """The name of its file in the cache."""
         return self.kept_as or f"{self.name}.npz"
 
     @property
     def path(self) -> Path:
-        """Where it is kept."""
+        """The path of its file in the cache."""
         return folder() / self.file_name
 
     @property
     def raw_folder(self) -> Path:
-        """Where a person can put its raw files."""
+        """The folder where a user can put its raw files."""
         return folder() / self.name
 
 

@@ -1,4 +1,4 @@
-"""Where data sets come from: a folder, the web, an npm package, a Debian package.
+"""Sources of data sets: a folder, the web, an npm package, a Debian package.
 
 A source opens something and hands its decoder a function that reads raw files by name.
 Each is tried quickly and quietly; a failure is one line of ``SourceError``.

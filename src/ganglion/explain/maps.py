@@ -324,7 +324,7 @@ def _replay(
 
 @dataclass(frozen=True)
 class Structure:
-    """Where the map comes from: features, and what weighs them."""
+    """The source of a map: features, and their weights."""
 
     method: str
     features: KerasTensor  # (rows, height, width, channels)

@@ -1,4 +1,4 @@
-"""Whether the rows of a batch are independent, as files that predict a row assume."""
+"""Checks that the rows of a batch are independent, as single-row formats assume."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Unreadable(Exception):  # noqa: N818 (said of a file, it is the error)
 
 @dataclass(frozen=True)
 class Form:
-    """What every image becomes.
+    """The form that every image is converted to.
 
     >>> Form((64, 48)).shape
     (64, 48, 3)

@@ -1,4 +1,4 @@
-"""Which images a folder holds, of which classes, and which are held out to test on."""
+"""The images of a folder, their classes, and the choice of those held out for tests."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Part:
 
 @record(guarded=True)
 class Listing:
-    """What was found: a single part ("all"), or those of the folders."""
+    """The images of a folder: a single part ("all"), or the parts of its subfolders."""
 
     folder: Path
     classes: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""How well classes are distinguished: accuracy, precision, recall, confusion."""
+"""Scores of a classifier: accuracy, precision, recall, confusion."""
 
 from __future__ import annotations
 

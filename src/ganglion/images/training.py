@@ -164,7 +164,7 @@ class BestKeeper(callbacks.Callback):
 
 @dataclass(frozen=True)
 class Patience:
-    """How many epochs to wait for what, by how many steps an epoch has."""
+    """The patience of callbacks in epochs, by the number of steps of an epoch."""
 
     warm_up: int  # before any counting
     slower_after: int

@@ -1,4 +1,4 @@
-"""What the layers' constructors have in common: checking, resolving, refusing."""
+"""The constructor arguments that layers have in common: checked and resolved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What surrounds a layer's `__init__` and `build`: arguments, old names, shapes."""
+"""Constructing and building layers: arguments, old names, shapes."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ __all__ = [
 
 
 class _Window(SpatialLayer):
-    """What all convolutions share: a window with strides, padding and dilation."""
+    """The base of all convolutions: a window with strides, padding and dilation."""
 
     activation: Any
     bias: Any

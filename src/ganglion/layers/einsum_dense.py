@@ -200,7 +200,7 @@ def _as_shape(value: Any) -> Shape:
 
 @record(guarded=True)
 class _Shapes:
-    """What follows from an equation and the shape of the inputs."""
+    """The shapes that follow from an equation and the shape of the inputs."""
 
     kernel: tuple[int, ...]
     bias: tuple[int, ...]  # empty: there is none

@@ -1,4 +1,4 @@
-"""InputSpec: what a layer accepts, checked before it is built and called."""
+"""InputSpec: the inputs that a layer accepts, checked before it is built and called."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _IN_CONFIG = ("dtype", "shape", "ndim", "max_ndim", "min_ndim", "axes", "optiona
 
 
 class InputSpec:
-    """What a layer accepts: a type, a number of axes, and fixed sizes.
+    """The inputs that a layer accepts: a type, a number of axes, and fixed sizes.
 
     >>> InputSpec(ndim=4, axes={-1: 3})
     InputSpec(ndim=4, axes={-1: 3})

@@ -1,4 +1,4 @@
-"""What layers have for scripts that were written for Keras 2 or PyTorch."""
+"""Methods of layers for scripts that were written for Keras 2 or PyTorch."""
 
 from __future__ import annotations
 

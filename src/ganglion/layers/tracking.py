@@ -1,4 +1,4 @@
-"""What a layer holds in its attributes: variables, layers, metrics and random seeds.
+"""The contents of a layer's attributes: variables, layers, metrics and random seeds.
 
 They are tracked wherever they are, as in Keras: in an attribute or in lists, tuples,
 dictionaries and sets, nested, also when they are appended later. `Tracker.track` is the
@@ -334,7 +334,7 @@ class WeightHolder:
 
     @property
     def losses(self) -> list[Any]:
-        """What `call` added to the loss, here and below, and the weights' penalties.
+        """The losses that `call` added, here and below, and the weights' penalties.
 
         Outside of training, it is what the last call on arrays added.
         """

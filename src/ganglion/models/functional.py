@@ -156,7 +156,7 @@ class Network:
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether all classes are Ganglion's own: equal calls give equal results."""
+        """Whether all classes are Ganglion's own: equal calls have equal results."""
         return all(map(_is_plain, self.operations))
 
     @cached_property

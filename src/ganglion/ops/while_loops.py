@@ -142,7 +142,7 @@ def _count_steps(
 
 
 class _Known:
-    """Which values depend on constants alone."""
+    """The values that depend on constants alone."""
 
     def __init__(self) -> None:
         self._constant: dict[Value, bool] = {}

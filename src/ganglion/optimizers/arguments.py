@@ -1,4 +1,4 @@
-"""What all optimizers' constructors share: their arguments, Keras 2's, and checks."""
+"""The arguments of all optimizers' constructors, Keras 2's names, and checks."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ class Optimizer(GraphUpdates):
 
     @property
     def iterations(self) -> Any:
-        """How many updates were made."""
+        """The number of updates so far."""
         if self.gradient_accumulation_steps:
             return ops.floor_divide(self._iterations, self.gradient_accumulation_steps)
         return self._iterations

@@ -138,7 +138,7 @@ class Float8QuantizationConfig(QuantizationConfig):
 
 
 class _CalibratedConfig(QuantizationConfig):
-    """What is chosen by data: texts or tokens, read in windows of one length.
+    """Settings of calibration by data: texts or tokens, in windows of one length.
 
     `quantization_layer_structure` names the layers before the blocks of a model and
     the blocks, which are quantized one after the other.

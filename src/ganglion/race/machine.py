@@ -1,4 +1,4 @@
-"""What a race ran on: the machine, versions, the commit, and what engines weigh."""
+"""The conditions of a race: machine, versions, commit, and sizes of engines."""
 
 from __future__ import annotations
 

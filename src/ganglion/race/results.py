@@ -1,4 +1,4 @@
-"""What a race measured: plain records, kept as `results.json` (docs/results-schema.md).
+"""The results of a race: plain records, in `results.json` (docs/results-schema.md).
 
 JSON has no NaN and no infinity, and a diverged training has both: they are written as
 the strings "NaN", "Infinity" and "-Infinity", so that any JSON reader takes the file.
@@ -94,7 +94,7 @@ class Run:
 
     @property
     def total_seconds(self) -> float:
-        """What a user waits: import, preparation, training, testing."""
+        """The total time of a user: import, preparation, training, testing."""
         return self.import_seconds + self.prepare_seconds + self.seconds
 
 

@@ -35,7 +35,7 @@ NOISY = 0.05  # the same, where every engine draws its own random numbers
 
 @dataclass(frozen=True)
 class Folders:
-    """Where a race has the data for its workers, and its results."""
+    """The folders of a race: the data for its workers, and its results."""
 
     data: Path
     results: Path
@@ -49,7 +49,7 @@ class Folders:
 
 @dataclass(frozen=True)
 class Start:
-    """Where a run starts: a folder with weights and orders, and the order's seed."""
+    """The start of a run: a folder with weights and orders, and the order's seed."""
 
     folder: Path
     order_seed: int

@@ -1,4 +1,4 @@
-"""What is raced: the choices of a race, completed, checked, and read back.
+"""The settings of a race: completed, checked, and read back.
 
 A sweep is a race at several points: every combination of some values of some settings.
 """

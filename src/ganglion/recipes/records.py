@@ -1,4 +1,4 @@
-"""What a recipe is: records, and the layer specifications that several recipes have."""
+"""The records of recipes, and layer specifications that several recipes share."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Recipe:
 
     @property
     def score(self) -> str:
-        """What a test is judged by: "accuracy", or "loss" where there is none."""
+        """The score of a test: "accuracy", or "loss" where there is none."""
         return "accuracy" if "accuracy" in self.metrics else "loss"
 
     @property
@@ -68,7 +68,7 @@ class Recipe:
 
     @property
     def takes_tokens(self) -> bool:
-        """Whether the inputs are integers that stand for something."""
+        """Whether the inputs are integers that mean words or classes."""
         return self.layers[0][0] == "Embedding"
 
     @property

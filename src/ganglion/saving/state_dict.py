@@ -31,7 +31,7 @@ _SHOWN = 4
 
 @dataclass(frozen=True)
 class _Module:
-    """What PyTorch would have as one module: variables, and their layout."""
+    """The variables of one module of PyTorch, and their layout."""
 
     name: str
     variables: Mapping[str, Variable]

@@ -1,4 +1,4 @@
-"""How PyTorch lays out the weights of a layer, under which names, and back again.
+"""PyTorch's layout and names of the weights of a layer, in both directions.
 
 A layout turns a layer's arrays, by the names that Keras has for them, into tensors by
 PyTorch's names, and such tensors into arrays. Layers that PyTorch does not have keep
@@ -23,7 +23,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Layout:
-    """What PyTorch's tensors are, out of a layer's arrays, and the other way round."""
+    """The conversion of a layer's arrays to PyTorch's tensors, and back."""
 
     to_torch: Callable[[Arrays], dict[str, np.ndarray]]
     from_torch: Callable[[Arrays], dict[str, np.ndarray]]

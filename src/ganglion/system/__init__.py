@@ -1,1 +1,1 @@
-"""What surrounds a training: files' budget, forks, the machine and its terminal."""
+"""The process and the machine: budgets for files, forks, limits, the terminal."""

@@ -162,7 +162,7 @@ class ImageDataGenerator:
 
     @property
     def in_the_step(self) -> bool:
-        """Whether all of its transformations can be a part of a compiled step."""
+        """Whether all of its transformations can be part of a compiled step."""
         return self.preprocessing_function is None
 
     def drawn(self, count: int, shape: tuple[int, ...], seed: Any) -> dict[str, Any]:

@@ -174,13 +174,13 @@ class UnconnectedGradients:
 
 
 class AggregationMethod:
-    """How gradients are summed; there is one way."""
+    """Methods of summing gradients; here there is only one."""
 
     DEFAULT = ADD_N = 0
 
 
 class VariableAggregation:
-    """How copies of a variable are combined; there is one copy."""
+    """Methods of combining copies of a variable; here there is one copy."""
 
     NONE, SUM, MEAN, ONLY_FIRST_REPLICA = "none", "sum", "mean", "only_first_replica"
 

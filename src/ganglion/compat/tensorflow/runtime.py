@@ -84,7 +84,7 @@ def get_default_graph() -> Graph:
 
 
 class Initializer:
-    """What gives all variables their first values, which they have from the start."""
+    """The op that initializes all variables, which here have values from the start."""
 
     def __init__(self, name: str = "init") -> None:
         self.name = name

@@ -14,7 +14,7 @@ from ganglion import ops
 
 
 class ReduceOp:
-    """How the values of replicas are combined."""
+    """Methods of combining the values of replicas."""
 
     SUM, MEAN = "SUM", "MEAN"
 

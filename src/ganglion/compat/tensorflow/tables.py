@@ -14,7 +14,7 @@ from ganglion.tensors import as_tensor
 
 
 class TextFileIndex:
-    """Which part of a line of a text file is meant."""
+    """The parts of a line of a text file."""
 
     WHOLE_LINE, LINE_NUMBER = -2, -1
 

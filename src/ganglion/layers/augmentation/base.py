@@ -1,4 +1,4 @@
-"""What image layers share: layouts, dictionaries, boxes, and numbers drawn at random.
+"""The base of image layers: layouts, dictionaries, boxes, and random numbers.
 
 A layer defines what it draws (`_draw`) and what that does to a batch of images with the
 channels last (`_transformed`); the rest is here. They draw from counters, as dropout

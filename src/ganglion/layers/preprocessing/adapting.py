@@ -31,7 +31,7 @@ def batches_of(data: Any, steps: int | None = None) -> Iterator[Any]:
 
 
 class TokenCounts:
-    """How often each token occurs, and in how many documents."""
+    """The number of occurrences of each token, and of documents that have it."""
 
     def __init__(self) -> None:
         self.tokens: Counter[Any] = Counter()

@@ -113,7 +113,7 @@ def _as_tensor(output: Any) -> Any:
 
 
 class HostOutputs(list[Any]):
-    """What the host has computed of a model, in the place of the model's inputs."""
+    """The values that the host has computed, in place of the model's inputs."""
 
 
 class _Shape(tuple):

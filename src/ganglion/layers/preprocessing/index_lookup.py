@@ -1,4 +1,4 @@
-"""What StringLookup and IntegerLookup share: a vocabulary and indices in it."""
+"""The base of StringLookup and IntegerLookup: a vocabulary and indices in it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ VOCABULARY_FILE = "vocabulary.txt"
 
 
 class IndexLookup(HostLayer):
-    """What both lookups share: a vocabulary, and how to find indices in it.
+    """The base of both lookups: a vocabulary, and how to find indices in it.
 
     The vocabulary begins with the mask token (of "int" outputs) and the tokens of what
     is out of vocabulary; `_tokens` are those behind.

@@ -33,7 +33,7 @@ def check_rank(shape: tuple[Any, ...], name: str = "images") -> None:
 
 @record(guarded=True)
 class Layout:
-    """What `opened` did to images."""
+    """The changes that `opened` made to images, to be undone."""
 
     is_first: bool
     is_single: bool

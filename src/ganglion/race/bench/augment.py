@@ -1,4 +1,4 @@
-"""What changing images at random costs: a step with it and without, in turns.
+"""The cost of random augmentation: steps with it and without, in turns.
 
 Each engine runs twice, in processes of their own: on the images as they are, and with
 the recipe's augmentation as a part of its step. Ganglion has it in the compiled step,
@@ -39,7 +39,7 @@ class Cost:
 
     @property
     def problem(self) -> str:
-        """Why there are no times, "" if there are."""
+        """The reason why there are no times, "" if there are."""
         return self.plain.problem or self.changed.problem
 
     @property

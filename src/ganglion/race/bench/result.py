@@ -1,4 +1,4 @@
-"""What `ganglion bench` measured of engines: their times, and how they compare."""
+"""The results of `ganglion bench`: the times of engines, and comparisons."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ class Figure:
 
     @property
     def fewest(self) -> int:
-        """How often it is done in a round at least: a prediction may take seconds."""
+        """The least number of repetitions in a round: a prediction may take seconds."""
         return 1 if self.rows else FEWEST_STEPS
 
     def ask(
@@ -419,7 +419,7 @@ class Bench:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Which numbers engines are compared by, and how near they must be."""
+    """The numbers that engines are compared by, and their tolerances."""
 
     relative: tuple[float, float] | float
     absolute: float = 0.0

@@ -1,4 +1,4 @@
-"""How many operations a second this machine reaches in a large matrix product."""
+"""The operations a second that this machine reaches in a large matrix product."""
 
 from __future__ import annotations
 

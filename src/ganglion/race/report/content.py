@@ -1,4 +1,4 @@
-"""What the reports of a race contain, described once: columns, rows, problems, notes.
+"""The contents of a race's reports, defined once: columns, rows, problems, notes.
 
 `terminal_tables`, `markdown` and `html` decide only what a table or a note looks like.
 """

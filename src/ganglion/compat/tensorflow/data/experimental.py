@@ -14,7 +14,7 @@ Transformation = Callable[[Any], Any]
 
 
 class AutoShardPolicy:
-    """How data is distributed over machines; there is one machine."""
+    """Policies of distributing data over machines; there is one machine."""
 
     AUTO, FILE, DATA, OFF, HINT = 0, 1, 2, -1, 3
 

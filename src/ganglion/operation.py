@@ -44,7 +44,7 @@ class Operation(Function):
 
     @property
     def function(self) -> Any:  # type: ignore[override]
-        """The function of a call on arrays: `call`, or once quantized `quantized_call`."""
+        """The function of calls on arrays: `call`, or `quantized_call`."""
         is_quantized = getattr(self, "quantization_mode", None) is not None
         return self.quantized_call if is_quantized else self.call
 

@@ -338,7 +338,7 @@ class CallbackList(Callback):
 
     @property
     def may_lag(self) -> bool:
-        """Whether all callbacks may get an epoch's results after later epochs have run."""
+        """Whether all callbacks may get results of an epoch after later ones."""
         # Inherited hooks are not the class's own.
         return all(vars(type(c)).get("may_lag", False) for c in self.callbacks)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, dataclass_transform, overload
 
 T = TypeVar("T")
@@ -30,5 +30,19 @@ def record(cls: Any = None, *, eq: bool = True, guarded: bool = False) -> Any:
     >>> Point(1), Point(1) == Point(1, 0), hash(Point(1)) == hash(Point(1, 2))
     (Point(x=1, y=0), True, False)
     """
-    as_record = dataclass(eq=eq, unsafe_hash=eq and not guarded, frozen=guarded)
+    as_dataclass = dataclass(
+        repr=False, eq=eq, unsafe_hash=eq and not guarded, frozen=guarded
+    )
+
+    def as_record(cls: Any) -> Any:
+        if "__repr__" not in vars(cls):
+            cls.__repr__ = _repr
+        return as_dataclass(cls)
+
     return as_record if cls is None else as_record(cls)
+
+
+def _repr(self: Any) -> str:
+    """Return the text of `dataclass`, which would generate a method for each class."""
+    shown = [f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if f.repr]
+    return f"{type(self).__qualname__}({', '.join(shown)})"

@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from ganglion.system.records import record
 
 
-@record(guarded=True)
+@record(eq=False, guarded=True)
 class CpuTuning:
     """The tuning constants of the CPU backend; times are in nanoseconds."""
 

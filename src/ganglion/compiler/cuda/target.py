@@ -65,7 +65,7 @@ class GpuSpec:
         return min(max(self.shared_per_processor // (shared + 1024), 1), 2)
 
 
-@record
+@record(eq=False)
 class GpuTuning:
     """Measured thresholds and costs, named for what they decide."""
 

@@ -81,13 +81,13 @@ def op(function: F) -> F:
             result = function(*args, **kwargs)
         finally:
             _calls.depth -= 1
-        traced = has_values or current_scope() is not None
-        # Values that an op has created have no mask: only its arguments may have one.
-        is_made = isinstance(result, Node) and not hasattr(result, "_keras_mask")
-        if traced and outermost and not is_made and not returns_the_same:
-            result = tree.map_leaves(without_mask, result)
-        if traced or not outermost:
+        if not outermost:
             return result
+        if has_values or current_scope() is not None:
+            # Values that an op has created have no mask: only its arguments may.
+            is_made = isinstance(result, Node) and not hasattr(result, "_keras_mask")
+            is_left = is_made or returns_the_same
+            return result if is_left else tree.map_leaves(without_mask, result)
         if function.__name__ != "convert_to_tensor":  # which computes nothing
             uncompiled.note("ops one by one", function.__name__)
         return concrete(result)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -75,14 +75,16 @@ def reduced(x: Value, axes: Shape) -> Typed:
 
 
 def _broadcast_infer(x: Value, shape: Shape) -> Typed:
-    kept = shape[len(shape) - x.ndim :]
-    fits = not x.shape or (
-        x.ndim <= len(shape)
-        and all(n in (1, m) for n, m in zip(x.shape, kept, strict=True))
-    )
-    if not fits:
+    if not _broadcasts(x.shape, shape):
         raise ShapeError(f"{x.shape} does not broadcast to {shape}")
     return shape, x.dtype
+
+
+@lru_cache(maxsize=4096)
+def _broadcasts(old: Shape, new: Shape) -> bool:
+    """Return whether a value of one shape can be broadcast to another."""
+    pairs = zip(reversed(old), reversed(new), strict=False)
+    return len(old) <= len(new) and all(n in (1, m) for n, m in pairs)
 
 
 def _broadcast_gradient(node: Node, g: Value) -> list[Value | None]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 
 from ganglion.compiler.plan.kernels import (
@@ -111,8 +110,9 @@ def reads_in_order(
     in_order = _written_in_order(*fused)
     for expr in loop.leaves:
         if isinstance(expr, Load) and expr.view.buffer.key in results:
-            view = replace(expr.view, strides=moved(expr.view.strides))
-            flat = is_flat(view, moved(loop.shape))
+            view = expr.view
+            strides = moved(view.strides)
+            flat = is_flat(View(view.buffer, strides, view.offset), moved(loop.shape))
             if not flat or view.buffer.key not in in_order:
                 return False
         elif any(b.key in results for b in tables_of(expr)):

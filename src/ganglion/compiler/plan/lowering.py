@@ -969,6 +969,5 @@ def _reads_other_elements(writer: Loop, stored: View) -> bool:
     place = stored.strides, stored.offset
     return any(
         not isinstance(expr, Load) or (expr.view.strides, expr.view.offset) != place
-        for expr in writer.leaves
-        if stored.buffer in [buffer.root for buffer in expr.reads()]
+        for expr in writer.reading(stored.buffer)
     )

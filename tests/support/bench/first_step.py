@@ -2,11 +2,13 @@
 
     python tests/support/bench/first_step.py                    # all, beside rivals
     python tests/support/bench/first_step.py tabular mlp --engines ganglion,torch
-    python tests/support/bench/first_step.py --write            # the table of the docs
+    python tests/support/bench/first_step.py tabular --write    # its rows in the docs
 
 Each engine and network runs in a process of its own: one step of the network, and then,
 in the same process, one of a network of another width. Ganglion does so twice: with an
-empty cache, then with what the first process has left there.
+empty cache, then with what the first process has left there. A first process of each
+engine is not timed: it reads the engine's files from the disk. A network takes a
+minute.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ ENGINES = {
     "tensorflow": "Keras, TensorFlow",
     "jax": "Keras, JAX",
 }
+KINDS = ("new process to first loss", "its `fit`", "`fit` of a new width")
 # The shape of a row, classes (1: a number), the batch, a width and a new one.
 NETWORKS: dict[str, tuple[tuple[int, ...], int, int, int, int]] = {
     "tabular": ((20,), 1, 32, 64, 72),
@@ -219,7 +222,7 @@ def data(
 
 
 def run_child(engine: str, name: str, started: float) -> None:
-    """Print the seconds to the first loss, and of the first step of a new width."""
+    """Print the seconds to the first loss, and of the first step of each width."""
     if engine == "torch":
         build = with_torch()
     else:
@@ -230,57 +233,77 @@ def run_child(engine: str, name: str, started: float) -> None:
             import keras  # type: ignore[no-redef]
         build = with_keras(keras)
     *_, width, new_width = NETWORKS[name]
-    first = build(name, width)()
-    to_loss = time.time() - started
-    step = build(name, new_width)
-    before = time.perf_counter()
-    second = step()
-    assert np.isfinite([first, second]).all()
-    print(json.dumps([to_loss, time.perf_counter() - before]))
+    losses, seconds = [], []
+    for size in (width, new_width):
+        step = build(name, size)
+        before = time.perf_counter()
+        losses.append(step())
+        seconds.append(time.perf_counter() - before)
+        if size == width:
+            to_loss = time.time() - started
+    assert np.isfinite(losses).all()
+    print(json.dumps([to_loss, *seconds]))
 
 
-def timed(engine: str, name: str, home: str) -> tuple[float, float]:
-    """Return both times of a process whose cache lies in a folder."""
+def timed(engine: str, name: str, home: str) -> list[float]:
+    """Return all times of a process whose cache lies in a folder."""
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+    # The rivals were compiled to bytecode when they were installed.
+    kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     command = [sys.executable, __file__, "--child", engine, name, repr(time.time())]
     run = subprocess.run(
         command,
-        env={**os.environ, **quiet, "GANGLION_HOME": home},
+        env={**kept, **quiet, "GANGLION_HOME": home},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         check=True,
     )
-    to_loss, of_step = json.loads(run.stdout.splitlines()[-1])
-    return to_loss, of_step
+    seconds: list[float] = json.loads(run.stdout.splitlines()[-1])
+    return seconds
 
 
-def table(names: list[str], engines: list[str], rounds: int) -> str:
-    """Measure, in turns, and return the median of all rounds as a table."""
+def head(engines: list[str]) -> list[str]:
+    """Return the first two lines of the table."""
+    rivals = [ENGINES[engine] for engine in engines if engine != "ganglion"]
+    titles = ["Ganglion, empty cache", "Ganglion, again", *rivals]
+    first = f"| milliseconds | {' | '.join(titles)} |"
+    return [first, f"|---|{'---:|' * len(titles)}"]
+
+
+def rows_of(name: str, engines: list[str], rounds: int) -> Iterator[str]:
+    """Measure a network, in turns, and yield its rows: medians of all rounds."""
     columns = [e for e in engines if e != "ganglion"]
-    titles = ["Ganglion, empty cache", "Ganglion, again", *map(ENGINES.get, columns)]
-    rows = [
-        f"| milliseconds | {' | '.join(map(str, titles))} |",
-        f"|---|{'---:|' * len(titles)}",
-    ]
-    for name in names:
-        both: list[list[tuple[float, float]]] = []
-        for _ in range(rounds):
-            with tempfile.TemporaryDirectory() as home:
-                ours = [timed("ganglion", name, home) for _ in range(2)]
-            both.append([*ours, *(timed(e, name, "") for e in columns)])
-        for kind, what in enumerate(("new process", "new width")):
-            medians = [
-                statistics.median(times[kind] for times in column)
-                for column in zip(*both, strict=True)
-            ]
-            cells = " | ".join(f"{1000 * seconds:,.0f}" for seconds in medians)
-            rows.append(f"| {name} ({ABOUT[name]}), {what} | {cells} |")
-            print(rows[-1], flush=True)
-    return "\n".join(rows)
+    both: list[list[list[float]]] = []
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as home:
+            ours = [timed("ganglion", name, home) for _ in range(2)]
+        both.append([*ours, *(timed(e, name, "") for e in columns)])
+    for kind, what in enumerate(KINDS):
+        medians = [
+            statistics.median(times[kind] for times in column)
+            for column in zip(*both, strict=True)
+        ]
+        cells = " | ".join(f"{1000 * seconds:,.0f}" for seconds in medians)
+        yield f"| {name} ({ABOUT[name]}), {what} | {cells} |"
+
+
+def write(top: list[str], rows: list[str]) -> None:
+    """Write rows into the table of the docs, in place of those of the same networks."""
+    before, _, rest = PAGE.read_text().partition(f"{START}\n")
+    table, _, after = rest.partition(f"{END}\n")
+    _, _, *old_rows = table.strip().splitlines() or ["", ""]
+    lines = {_first_cell(row): row for row in [*old_rows, *rows]}
+    known = [f"{name} ({ABOUT[name]}), {what}" for name in NETWORKS for what in KINDS]
+    text = "\n".join([*top, *(lines[cell] for cell in known if cell in lines)])
+    PAGE.write_text(f"{before}{START}\n\n{text}\n\n{END}\n{after}")
+
+
+def _first_cell(row: str) -> str:
+    return row.split("|")[1].strip()
 
 
 def main() -> None:
-    """Print the table, or write it."""
+    """Print the table, and write it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("networks", nargs="*", default=[*NETWORKS])
     parser.add_argument("--engines", default=",".join(ENGINES))
@@ -292,13 +315,17 @@ def main() -> None:
         engine, name, started = chosen.child
         run_child(engine, name, float(started))
         return
-    text = table(chosen.networks, chosen.engines.split(","), chosen.rounds)
+    engines = chosen.engines.split(",")
+    for engine in engines:
+        timed(engine, "tabular", "")
+    top, rows = head(engines), list[str]()
+    print(*top, sep="\n")
+    for name in chosen.networks:
+        for row in rows_of(name, engines, chosen.rounds):
+            print(row, flush=True)
+            rows.append(row)
     if chosen.write:
-        before, _, rest = PAGE.read_text().partition(START)
-        _, _, after = rest.partition(END)
-        PAGE.write_text(f"{before}{START}\n{text}\n{END}{after}")
-    else:
-        print(text)
+        write(top, rows)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import numpy as np
 from ganglion import keras2
 from ganglion.callbacks import CallbackList
 from ganglion.compiler import registry
-from ganglion.training.data_adapters import Table
+from ganglion.training.data_adapters import Signature, Table
 from ganglion.training.fit_loop import FitLoop, Interrupt, Supervisor, supervised
 from ganglion.training.run_ahead import RunAhead, logs_of, means_of, sums_of
 from ganglion.training.sharing import SharedVariableError
@@ -37,6 +37,7 @@ class Planned:
     loop: FitLoop
     first: int  # epoch
     epochs: int
+    signature: Signature  # of its steps
     structure: Structure
     key: tuple[Any, ...]  # equal for trainings that may share a group
 
@@ -45,13 +46,18 @@ class Planned:
         """Return a training that may join a group, None if it must run alone."""
         if first or not _begins(loop.model) or not RunAhead.is_possible(loop):
             return None
-        assert isinstance(loop.source, Table)
-        structure = loop.cache.training_structure(loop.source, loop.size, loop.shuffle)
+        table = loop.source
+        assert isinstance(table, Table)
+        signature = table.signature(
+            min(loop.size, table.rows), table.rows, loop.shuffle
+        )
+        structure = loop.cache.training_structure(table, signature)
         if structure is None:
             return None
         tables = [_address(loop.source), _address(loop.validation.source)]
         sizes = (loop.size, loop.validation.size, loop.shuffle, epochs)
-        return cls(loop, first, epochs, structure, (structure.key, *tables, *sizes))
+        key = (structure.key, *tables, *sizes)
+        return cls(loop, first, epochs, signature, structure, key)
 
     def of_equal(self, model: Any, callbacks: list[Any]) -> Planned | None:
         """Return the training of another model by the same arguments of `fit`.
@@ -65,7 +71,7 @@ class Planned:
             return None
         cache = model._step_cache
         cache.lock.refuse_training("fit")
-        structure = cache.training_structure(loop.source, loop.size, loop.shuffle)
+        structure = cache.training_structure(loop.source, self.signature)
         if structure is None or structure.key != self.structure.key:
             return None
         params = loop.callbacks.params or {}
@@ -74,7 +80,9 @@ class Planned:
         if isinstance(held_out, Table):
             called.set_validation_data(held_out.as_keras2_list())
         own = loop.of_equal(model, called)
-        return Planned(own, self.first, self.epochs, structure, self.key)
+        return Planned(
+            own, self.first, self.epochs, self.signature, structure, self.key
+        )
 
 
 def _begins(model: Any) -> bool:
@@ -350,8 +358,9 @@ class Group:
         assert callbacks.history is not None
         callbacks.history.epoch = list(range(self._lead.first, epoch + 1))
         callbacks.history.history = history
-        with supervised(Supervisor(self._interrupt, self._warn_of(loop))):
-            loop.warn_of_nan(epoch)
+        if int(model.training_state.first_bad_step.array) > 0:
+            with supervised(Supervisor(self._interrupt, self._warn_of(loop))):
+                loop.warn_of_nan(epoch)
         model.optimizer.finalize_variable_values(model.chosen_weights or [])
         callbacks.on_train_end({name: values[-1] for name, values in history.items()})
 

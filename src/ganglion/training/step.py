@@ -132,7 +132,7 @@ class StepCache:
         )
 
     def training_structure(
-        self, table: Table, size: int, shuffle: bool
+        self, table: Table, signature: Signature
     ) -> Structure | None:
         """Return the structure of a model ready to train, None if it has none.
 
@@ -141,9 +141,8 @@ class StepCache:
         model = self._model
         if model.run_eagerly or is_own(model, "train"):
             return None
-        signature = table.signature(min(size, table.rows), table.rows, shuffle)
         schedule = getattr(model.optimizer, "_learning_rate", None)
-        read_for = (signature, repr(table.names), model.optimizer, schedule)
+        read_for = (signature, table.names, model.optimizer, schedule)
         with self.lock:
             if not _are_same(read_for, self._read_for):
                 self._read_structure("train", table, signature)

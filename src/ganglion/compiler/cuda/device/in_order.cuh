@@ -16,10 +16,9 @@ template <class S> struct Parts {
   static_assert(S::WK == 1, "a warp takes the whole inner axis");
   static_assert(S::GROUPS % S::AT_ONCE == 0 && S::BK % CHUNK == 0, "whole sets");
   static_assert(!S::LEFT_ROWS || S::LEFT_LANES <= CHUNK, "copies stay in a set");
-  // Whether each set has something in its first stage.
-  static constexpr int LAST_CUT = STEPS * (S::CUTS - 1) / S::CUTS * S::CUT_STEP;
-  static constexpr bool NO_GAPS =
-      STEPS >= S::CUTS && S::K - LAST_CUT > (SETS - 1) * CHUNK;
+  static constexpr int STRIDE = SETS * CHUNK;  // of the chunks of a set
+  // Whether all stages have all of their chunks.
+  static constexpr bool FULL = S::CUTS == 1 && S::K % (EACH * STRIDE) == 0;
   int first, end;  // of the inner axis, in one stage
   DEVICE Parts at(unsigned number) {
     const unsigned part = number / STAGES, cut = part / SETS;
@@ -40,20 +39,39 @@ DEVICE void for_each_sum(Change change) {
       for (int e = 0; e < 4; e++) change(i, j, e);
 }
 
-// The products of one stage of a set of groups, each with sums of its own.
+// The products of some chunks of a stage, without a branch: while some are multiplied,
+// the next operands are loaded.
+template <class S, int COUNT, int DOWN, int RIGHT>
+DEVICE void multiply_chunks(float (&c)[S::AT_ONCE][DOWN][RIGHT][4],
+                            const typename S::Left* at, const typename S::Right* by,
+                            int m0, int n0, int first = 0) {
+  typedef Parts<S> P;
+#pragma unroll
+  for (int chunk = 0; chunk < COUNT; chunk++)
+#pragma unroll
+    for (int group = 0; group < S::AT_ONCE; group++)
+      multiply_parts<S>(c[group], at, by, m0, n0,
+                        (first + chunk) * P::CHUNK + group * P::KS);
+}
+
+// The products of one stage of a set of groups, each with sums of its own. Behind the
+// end, within a chunk, there are zeros.
 template <class S, int DOWN, int RIGHT>
 DEVICE void multiply_part(float (&c)[S::AT_ONCE][DOWN][RIGHT][4],
                           const typename S::Left* at, const typename S::Right* by,
                           int m0, int n0, const Parts<S>& part) {
   typedef Parts<S> P;
-#pragma unroll
-  for (int chunk = 0; chunk < P::EACH; chunk++)
-    // Behind the end, within a chunk, there are zeros.
-    if ((chunk == 0 && P::STAGES == 1 && P::NO_GAPS) ||
-        part.first + chunk * (P::SETS * P::CHUNK) < part.end)
-#pragma unroll
-      for (int group = 0; group < S::AT_ONCE; group++)
-        multiply_parts<S>(c[group], at, by, m0, n0, chunk * P::CHUNK + group * P::KS);
+  constexpr int EACH = P::EACH, FEWER = EACH > 1 ? EACH - 1 : 1;
+  const int left = part.end - part.first;
+  if (P::FULL || left > (EACH - 1) * P::STRIDE) {
+    multiply_chunks<S, EACH>(c, at, by, m0, n0);
+  } else if (EACH > 2 && left > (FEWER - 1) * P::STRIDE) {
+    multiply_chunks<S, FEWER>(c, at, by, m0, n0);
+  } else {
+#pragma unroll 1
+    for (int chunk = 0; chunk * P::STRIDE < left; chunk++)
+      multiply_chunks<S, 1>(c, at, by, m0, n0, chunk);
+  }
 }
 
 // Finish a tile whose sums threads have in registers: four neighbours each time, or

@@ -136,6 +136,20 @@ def test_class_weight_leaves_rows_alone_that_are_split_off(is_keras2):
     assert split.history["val_loss"] == pytest.approx([expected["loss"]], rel=1e-5)
 
 
+def test_a_table_of_numbers_and_of_true_and_false_is_one_of_floats():
+    x, y = blobs(12)
+    x = x.round(2)
+    table = x.astype(object)
+    table[:, 0] = x[:, 0] > 0
+    x[:, 0] = x[:, 0] > 0
+    model = classifier()
+    expected = model.evaluate(x, y, verbose=0)
+    assert model.evaluate(table, y.astype(object), verbose=0) == expected
+    table[3, 1] = "1"
+    with pytest.raises(TypeError, match="`x` has the type object"):
+        model.evaluate(table, y, verbose=0)
+
+
 def test_steps_per_epoch_goes_on_where_the_last_epoch_ended():
     x, y = blobs(40)
     full, parts = classifier(), classifier()

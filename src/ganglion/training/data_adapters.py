@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,6 +51,8 @@ def count(value: Any, name: str, least: int = 1) -> int | None:
 def as_array(x: Any, name: str) -> np.ndarray:
     """Return data as an array of a type that steps compute with; refuse other data."""
     array = x if type(x) is np.ndarray else _made_array(x, name)
+    if array.dtype == object and _holds_numbers(array):
+        array = array.astype(config.floatx())
     if is_float(array.dtype):
         array = array.astype(config.floatx(), copy=False)
     else:
@@ -87,6 +90,11 @@ def _made_array(x: Any, name: str) -> np.ndarray:
     if hasattr(x, "iloc") and array.ndim == 1 and name != "sample_weight":
         array = array[:, np.newaxis]  # a series of pandas is a column, as in Keras
     return array
+
+
+def _holds_numbers(array: np.ndarray) -> bool:
+    """Return whether all objects are numbers, as in a table with bool columns."""
+    return all(isinstance(x, (Real, np.bool_)) for x in array.flat)
 
 
 def as_host_array(x: Any, name: str) -> np.ndarray:

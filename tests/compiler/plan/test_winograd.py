@@ -16,6 +16,7 @@ from ganglion.compiler.ir.graph import Graph, Input, Program
 from ganglion.compiler.ir.table import OPS
 from ganglion.compiler.plan import lower_winograd
 from ganglion.compiler.plan.interpreter import PlanInterpreter
+from ganglion.compiler.plan.winograd import WinogradPoints
 
 pytest.importorskip("llvmlite")
 
@@ -283,8 +284,14 @@ def test_the_size_of_tiles_suits_the_images():
     assert [span(5, size) for size in (4, 8, 12, 28)] == [8, 8, 8, 8]
 
 
+@pytest.fixture
+def blocked(monkeypatch):
+    """Store no points for convolutions: multiply them block by block."""
+    monkeypatch.setattr(lower_winograd, "STORED_POINT_COST", np.inf)
+
+
 @pytest.mark.parametrize(("images", "pieces"), [(64, 32), (16, 8)])
-def test_pieces_are_no_larger_than_blocks_of_whole_images(images, pieces):
+def test_pieces_are_no_larger_than_blocks_of_whole_images(blocked, images, pieces):
     """Where a cache holds half of a piece, twice as many pieces cost no more."""
     case = pass_of("conv", 3, (images, 8, 8), (256, 256), ((1, 1),) * 2)
     plan = build(program_of(OPS["conv"], *case))
@@ -387,16 +394,25 @@ def storing(plan):
 
 
 @pytest.mark.parametrize("case", STORED, ids=str)
-def test_points_of_the_same_images_are_stored_once(always, monkeypatch, case):
+@pytest.mark.parametrize("by_point", [False, True])
+def test_points_of_the_same_images_are_stored_once(always, monkeypatch, by_point, case):
+    """By a convolution that multiplies them block by block, or stores them, too."""
+    cost = 0 if by_point else np.inf
+    monkeypatch.setattr(lower_winograd, "STORED_POINT_COST", cost)
     program, data = both_gradients(case)
     plan = build(program)
-    assert storing(plan)
+    transforms = [k for k in plan.kernels if isinstance(k, WinogradPoints)]
+    assert len(transforms) == (2 if by_point else 1)
+    assert storing(plan) is not by_point
     meant = PlanInterpreter(plan).run(data, {}, 1)
     results = [compiled(program, n).run(data, {}, 2) for n in (1, 2, 3)]
     others = [p for p in pipeline.PIPELINE.passes if p.name != "winograd-points"]
     without = replace(pipeline.PIPELINE, passes=tuple(others))
     monkeypatch.setattr(pipeline, "PIPELINE", without)
-    assert not storing(build(program))
+    plan = build(program)
+    transforms = [k for k in plan.kernels if isinstance(k, WinogradPoints)]
+    assert len(transforms) == (3 if by_point else 2)
+    assert not storing(plan)
     apart = compiled(program, 2).run(data, {}, 2)
     for name in ("y", "dw"):
         assert error(meant[name][0], apart[name][0]) < 4e-5
@@ -408,6 +424,50 @@ def test_points_are_not_kept_for_a_gradient_that_comes_later(always):
     """The gradient is made of what the convolution computes, as in a backward pass."""
     program, _ = both_gradients(STORED[0], lambda y, dy: OPS["multiply"](y, dy))
     assert not storing(build(program))
+
+
+# Output channels in panels of one width, of two, and narrower than a vector.
+BY_POINT = [
+    (3, (64, 8, 8), (160, 192), ((1, 1), (1, 1))),
+    (3, (61, 5, 7), (128, 80), ((1, 1), (0, 2))),
+    (5, (9, 12, 10), (130, 135), ((2, 2), (2, 2))),
+    (3, (7, 13, 11), (17, 5), ((1, 1), (1, 1))),
+]
+
+
+@pytest.mark.parametrize("name", ["conv", "conv_transpose"])
+@pytest.mark.parametrize("case", BY_POINT, ids=str)
+def test_many_weights_are_read_once(always, monkeypatch, name, case):
+    """The sums are those of blocks of tiles: each point's, in order of the channels."""
+    monkeypatch.setattr(lower_winograd, "MOST_CACHED_WEIGHTS", 0)
+    monkeypatch.setattr(lower_winograd, "STORED_POINT_COST", 0)
+    taps, images, ends, pairs = case
+    arrays, attrs = pass_of(name, taps, images, ends, pairs)
+    program = program_of(OPS[name], arrays, attrs)
+    plan = build(program)
+    assert {"WinogradPoints", "WinogradOutputs"} <= kinds(plan)
+    exact = OPS[name].meaning(*(a.astype("f8") for a in arrays), **attrs)
+    data = {f"x{i}": a for i, a in enumerate(arrays)}
+    meant = PlanInterpreter(plan).run(data, {}, 1)["y"][0]
+    assert error(meant, exact) < 2e-5
+    results = [compiled(program, n).run(data, {}, 2)["y"] for n in (1, 2, 3)]
+    assert error(results[0][1], exact) < 4e-5
+    monkeypatch.setattr(lower_winograd, "STORED_POINT_COST", np.inf)
+    assert "WinogradConv" in kinds(build(program))
+    results.append(compiled(program, 2).run(data, {}, 2)["y"])
+    for result in results:
+        np.testing.assert_array_equal(result, results[0][:1].repeat(2, 0))
+
+
+def test_points_are_stored_where_blocks_would_read_weights_more_often():
+    def stores(images, size, channels):
+        x = (images, size, size, channels)
+        arrays, attrs = pass_of("conv", 3, x[:3], (channels, channels), ((1, 1),) * 2)
+        return "WinogradOutputs" in kinds(build(program_of(OPS["conv"], arrays, attrs)))
+
+    assert stores(128, 8, 128)
+    assert not stores(128, 32, 32)  # these weights stay in the cache
+    assert not stores(128, 64, 64)
 
 
 def test_more_tiles_are_not_stored():

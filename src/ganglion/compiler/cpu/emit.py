@@ -55,7 +55,7 @@ from ganglion.compiler.cpu.text import Parameter
 from ganglion.compiler.cpu.time_loop import emit_time_loop
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.cpu.winograd import Counts, Weights
-from ganglion.compiler.cpu.winograd_conv import Conv, Grads, Points
+from ganglion.compiler.cpu.winograd_conv import Conv, Grads, Outputs, Points
 from ganglion.compiler.ir.graph import is_short
 from ganglion.compiler.plan.host_call import HostCall
 from ganglion.compiler.plan.kernels import (
@@ -82,6 +82,7 @@ from ganglion.compiler.plan.winograd import (
     WinogradConv,
     WinogradGrads,
     WinogradKernel,
+    WinogradOutputs,
     WinogradPoints,
     WinogradSpread,
     WinogradWeights,
@@ -410,6 +411,7 @@ EMITTERS: dict[type[Kernel], Callable[[Any], Emitted]] = {
     WinogradSpread: lambda k: Conv(k).emit(),
     WinogradGrads: lambda k: Grads(k).emit(),
     WinogradPoints: lambda k: Points(k).emit(),
+    WinogradOutputs: lambda k: Outputs(k).emit(),
     WinogradKernel: lambda k: Weights().emit_back(k),
 }
 

@@ -344,6 +344,36 @@ class Blocks(Transforms):
 
         self.vectors(channels, vector)
 
+    def transformed_back(
+        self,
+        matrix: np.ndarray,
+        channels: int,
+        stride: int,
+        adds: bool,
+        source: str,
+        pixels: list[list[str]],
+    ) -> None:
+        """Transform the points of a tile back into pixels, or add them to those."""
+        addresses = [address for row in pixels for address in row]
+
+        def vector(channel: str, width: int) -> None:
+            here = self.at(source, channel)
+
+            def product(i: int, j: int) -> Val:
+                point = i * self.tiling.span + j
+                return self.emitter.load(self.at(here, point * stride), FLOAT, width)
+
+            for pixel, value in self.both(matrix, product):
+                there = self.at(addresses[pixel], channel)
+                if adds:
+                    old = self.emitter.load(there, FLOAT, width)
+                    value = self.maths.add(old, value)
+                self.emitter.store(value, there)
+
+        # What is added must be added once.
+        vectors = self.vectors_once if adds else self.vectors
+        vectors(channels, vector)
+
     def product(
         self,
         a: tuple[str, int, int],

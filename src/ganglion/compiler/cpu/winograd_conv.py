@@ -20,6 +20,7 @@ from ganglion.compiler.plan.winograd import (
     Plane,
     WinogradConv,
     WinogradGrads,
+    WinogradOutputs,
     WinogradPoints,
     WinogradSpread,
     padded,
@@ -143,35 +144,14 @@ class Conv(Blocks):
         size = tiling.span if self.spreads else tiling.step
         window = Window(self.kernel.target, size, self.nowhere, first)
 
+        matrix = self.inputs_back if self.spreads else self.outputs
+        into = (matrix, live, self.wide_stride, self.spreads)
+
         def tile(number: str, where: Where) -> None:
             source = self.at(self.m, text.times(number, wide))
-            self.pixels(window, where, lambda pixels: self._store(source, pixels, live))
+            self.pixels(window, where, partial(self.transformed_back, *into, source))
 
         self.tiles(block, count, tile)
-
-    def _store(self, source: str, pixels: list[list[str]], live: int) -> None:
-        """Transform one tile back."""
-        addresses = [address for row in pixels for address in row]
-        matrix = self.inputs_back if self.spreads else self.outputs
-
-        def vector(channel: str, width: int) -> None:
-            here = self.at(source, channel)
-
-            def product(i: int, j: int) -> Val:
-                point = i * self.tiling.span + j
-                address = self.at(here, point * self.wide_stride)
-                return self.emitter.load(address, FLOAT, width)
-
-            for pixel, value in self.both(matrix, product):
-                there = self.at(addresses[pixel], channel)
-                if self.spreads:
-                    old = self.emitter.load(there, FLOAT, width)
-                    value = self.maths.add(old, value)
-                self.emitter.store(value, there)
-
-        # What is added must be added once.
-        vectors = self.vectors_once if self.spreads else self.vectors
-        vectors(live, vector)
 
 
 class Points(Blocks):
@@ -201,6 +181,36 @@ class Points(Blocks):
                     into = (matrix, channels, here, stride)
                     self.pixels(window, where, partial(self.transformed, *into))
                     here = self.at(here, channels)
+
+            self.tiles(start, count, tile)
+
+        return self.emitter.pieces(
+            self.counts.pieces, lambda piece: self.blocks_of(piece, block)
+        )
+
+
+class Outputs(Blocks):
+    """Products by point, transformed into the outputs of a convolution."""
+
+    def __init__(self, kernel: WinogradOutputs) -> None:
+        super().__init__(kernel.tiling)
+        self.kernel = kernel
+
+    def emit(self) -> Emitted:
+        """Emit the transform of all outputs."""
+        kernel, text = self.kernel, self.text
+        source = self.emitter.base(kernel.points.buffer)
+        nowhere = self.emitter.base(kernel.scratch)
+        row, stride = kernel.points.row, kernel.points.stride
+        window = Window(kernel.target, self.tiling.step, nowhere)
+        into = (self.outputs, kernel.target.shape[3], stride, False)
+
+        def block(_: str, start: str, count: str) -> None:
+            base = self.at(source, text.times(start, row))
+
+            def tile(number: str, where: Where) -> None:
+                here = self.at(base, text.times(number, row))
+                self.pixels(window, where, partial(self.transformed_back, *into, here))
 
             self.tiles(start, count, tile)
 

@@ -33,10 +33,12 @@ from ganglion.compiler.plan.winograd import (
     WinogradConv,
     WinogradGrads,
     WinogradKernel,
+    WinogradOutputs,
     WinogradPoints,
     WinogradSpread,
     WinogradWeights,
     padded,
+    panels,
     scratch_elements,
     weight_rows,
     widest_panel,
@@ -53,6 +55,8 @@ MIN_TILES = 48  # of all images: fewer keep few threads busy
 TAPS = ((2, 2), (3, 3), (4, 4), (5, 5))  # of a phase
 MIN_PIECES = 8  # of a kernel, for threads to share
 MAX_STORED = 3  # elements of points that are stored, in units of those of the sums
+MOST_CACHED_WEIGHTS = 256 * 1024  # elements that stay in a second-level cache
+STORED_POINT_COST = 2  # of an element, in units of reading one of the weights
 MIN_PIECES_OF_ROWS = 16  # where cutting rows of points costs little
 
 Pairs = tuple[tuple[int, int], ...]
@@ -205,7 +209,24 @@ def _convolve(
     uncut = _best(channels, target.shape, taps)
     most = CACHE // (uncut.points * (channels + widest_panel(target.shape[3])))
     tiling = _cut(uncut, most, low.target.thread_splits)
-    _emit_conv(low, node, planes, parts, target, tiling, WinogradConv)
+    if _repays_storing(tiling):
+        _conv_by_point(low, node, planes, parts, target, uncut)
+    else:
+        _emit_conv(low, node, planes, parts, target, tiling, WinogradConv)
+
+
+def _repays_storing(tiling: Tiling) -> bool:
+    """Return whether to store all points, for a single product by point.
+
+    Otherwise each block reads all weights, which come from the third-level cache if
+    there are too many of them. Stored points are written to it and read again.
+    """
+    into, out = tiling.channels, tiling.outputs[3]
+    weights, points = into * out, into + out
+    return (
+        tiling.points * weights > MOST_CACHED_WEIGHTS
+        and weights > STORED_POINT_COST * tiling.block * points
+    )
 
 
 def lower_conv_transpose(low: Lowering, node: Node, pairs: Pairs) -> None:
@@ -297,21 +318,28 @@ def _emit_conv(
     tiling: Tiling,
     kind: type[WinogradConv],
 ) -> None:
-    points, span, taps = tiling.points, tiling.span, tiling.taps
-    channels = sum(plane.shape[3] for plane in planes)
-    out = target.shape[3]
-
-    def transformed() -> Buffer:
-        weights = low.new((points * weight_rows(channels) * padded(out),), FLOAT, "u")
-        name = "winograd_weights"
-        low.emit(WinogradWeights(name, taps, span, channels, parts, weights))
-        return weights
-
-    weights = low.once(("winograd weights", parts, taps, span), transformed)
+    channels, out = sum(plane.shape[3] for plane in planes), target.shape[3]
+    weights = _transformed_weights(low, tiling, channels, parts)
     region = scratch_elements(tiling, channels, out)
     scratch = low.new((tiling.pieces, region), FLOAT, "scratch")
     name, zeros = f"winograd_{node.op.name}", _zeros(planes[0].shape[3])
     low.emit(kind(name, tiling, planes, scratch, weights, zeros, target))
+
+
+def _transformed_weights(
+    low: Lowering, tiling: Tiling, channels: int, parts: tuple[Taps, ...]
+) -> Buffer:
+    """Return the transformed weights of a convolution, which others may share."""
+    taps, span, out = tiling.taps, tiling.span, parts[0].shape[3]
+
+    def transformed() -> Buffer:
+        size = tiling.points * weight_rows(channels) * padded(out)
+        weights = low.new((size,), FLOAT, "u")
+        name = "winograd_weights"
+        low.emit(WinogradWeights(name, taps, span, channels, parts, weights))
+        return weights
+
+    return low.once(("winograd weights", parts, taps, span), transformed)
 
 
 def lower_conv_kernel(low: Lowering, node: Node) -> None:
@@ -342,7 +370,7 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
             break
     stored = _stored(low, uncut) if slices == 1 else None
     if stored is not None:
-        _by_point(low, stored, planes, parts, Plane(grads, dy.shape))
+        _grads_by_point(low, stored, planes, parts, Plane(grads, dy.shape))
         return
     own = channels // plane_groups, padded(dy.shape[3] // groups)
     each = points // row_groups
@@ -366,14 +394,89 @@ def _stored(low: Lowering, tiling: Tiling) -> Tiling | None:
     into, tiles, out = tiling.channels, tiling.tiles, tiling.outputs[3]
     if tiles * (into + out) > MAX_STORED * into * out:
         return None
+    return _in_pieces(low, tiling)
+
+
+def _in_pieces(low: Lowering, tiling: Tiling) -> Tiling:
+    """Cut tiles into a piece for each thread, without blocks."""
     pieces = thread_split(tiling.outputs[0], low.target.thread_splits)
     if pieces < MIN_PIECES:
         pieces = low.target.thread_splits
-    piece = -(-tiles // pieces)
+    piece = -(-tiling.tiles // pieces)
     return replace(tiling, piece=piece, block=piece)
 
 
-def _by_point(
+def _conv_by_point(
+    low: Lowering,
+    node: Node,
+    planes: tuple[Plane, ...],
+    parts: tuple[Taps, ...],
+    target: Plane,
+    tiling: Tiling,
+) -> None:
+    """Emit a convolution as a product for each point, whose operands are stored."""
+    tiling = _in_pieces(low, tiling)
+    points, channels, out = tiling.points, tiling.channels, target.shape[3]
+    left = _transformed(low, tiling, planes, is_gradient=False)
+    weights = _transformed_weights(low, tiling, channels, parts)
+    products = _stored_points(low, tiling, out)
+    each = weight_rows(channels)
+    for wide, firsts in _panels_by_width(out).items():
+        panel, point = points * each * wide, each * wide
+        start = firsts[0]
+        low.emit(
+            Contract(
+                "winograd_products",
+                (
+                    Axis(points, left.strides[0], point, products.stride),
+                    Axis(len(firsts), 0, panel, wide),
+                ),
+                (Axis(tiling.tiles, left.strides[1], 0, products.row),),
+                (Axis(wide, 0, 1, 1),),
+                (Axis(channels, 1, wide),),
+                left,
+                View(weights, (point, wide, 1), start * points * each),
+                View(products.buffer, (products.stride, products.row, 1), start),
+            )
+        )
+    scratch = low.new((tiling.pieces, padded(out)), FLOAT, "scratch")
+    form = (tiling, (), scratch, products, target)
+    low.emit(WinogradOutputs("winograd_outputs", *form))
+
+
+def _panels_by_width(channels: int) -> dict[int, list[int]]:
+    """Return the first output channels of adjacent panels of a width.
+
+    >>> _panels_by_width(80)
+    {32: [0, 32], 16: [64]}
+    """
+    firsts: dict[int, list[int]] = {}
+    for start, widths in panels(channels):
+        firsts.setdefault(sum(widths), []).append(start)
+    return firsts
+
+
+def _stored_points(low: Lowering, tiling: Tiling, channels: int) -> Points:
+    """Return memory for the points of all tiles."""
+    # A line more than needed: neither tiles nor points must fall on one another in
+    # a cache.
+    row = -(-channels // LANES) * LANES + LANES
+    stride = tiling.tiles * row + LANES
+    return Points(low.new((tiling.points, stride), FLOAT, "points"), stride, row)
+
+
+def _transformed(
+    low: Lowering, tiling: Tiling, sources: tuple[Plane, ...], is_gradient: bool
+) -> View:
+    """Return the points of all tiles: [point][tile][channel]."""
+    target = _stored_points(low, tiling, sum(plane.shape[3] for plane in sources))
+    zeros = _zeros(max(plane.shape[3] for plane in sources))
+    form = (tiling, sources, zeros, target, is_gradient)
+    low.emit(WinogradPoints("winograd_points", *form))
+    return View(target.buffer, (target.stride, target.row, 1))
+
+
+def _grads_by_point(
     low: Lowering,
     tiling: Tiling,
     planes: tuple[Plane, ...],
@@ -385,21 +488,8 @@ def _by_point(
     Its operands are stored, so that large sums need neither be loaded block by block
     nor be cut into groups that transform the same images and gradients again.
     """
-
-    def transformed(sources: tuple[Plane, ...], is_gradient: bool) -> View:
-        channels = sum(plane.shape[3] for plane in sources)
-        # A line more than needed: neither tiles nor points must fall on one another in
-        # a cache.
-        row = -(-channels // LANES) * LANES + LANES
-        stride = tiling.tiles * row + LANES
-        buffer = low.new((tiling.points, stride), FLOAT, "points")
-        target = Points(buffer, stride, row)
-        zeros = _zeros(max(plane.shape[3] for plane in sources))
-        name = "winograd_points"
-        low.emit(WinogradPoints(name, tiling, sources, zeros, target, is_gradient))
-        return View(buffer, (stride, row, 1))
-
-    left, right = transformed(planes, False), transformed((grads,), True)
+    left = _transformed(low, tiling, planes, is_gradient=False)
+    right = _transformed(low, tiling, (grads,), is_gradient=True)
     channels, out = tiling.channels, tiling.outputs[3]
     rows, wide = weight_rows(channels), padded(out)
     sums = low.new((1, tiling.points, rows, wide), FLOAT, "sums")

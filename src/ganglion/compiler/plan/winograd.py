@@ -449,9 +449,7 @@ class WinogradPoints(Tiled):
 
     @property
     def cost(self) -> float:
-        tiling = self.tiling
-        each = tiling.points * TRANSFORM[tiling.span] * self.channels
-        return CALL + MULTIPLY_ADD * tiling.tiles * each
+        return _cost_of_transform(self.tiling, self.channels)
 
     def reads(self) -> list[Buffer]:
         return [*self.images(), self.zeros]
@@ -470,6 +468,54 @@ class WinogradPoints(Tiled):
         matrices = self.tiling.matrices
         matrix = matrices.outputs.T if self.is_gradient else matrices.inputs
         _store_points(memory, self.sources, self.tiling, matrix, self.target)
+
+
+@record(eq=False)
+class WinogradOutputs(Blocked):
+    """Transform products by point into the outputs of a convolution.
+
+    The scratch takes outputs of tiles that lie outside of the images.
+    """
+
+    points: Points
+    target: Plane
+
+    @property
+    def parallel(self) -> int:
+        return self.tiling.pieces
+
+    @property
+    def cost(self) -> float:
+        return _cost_of_transform(self.tiling, self.target.shape[3])
+
+    def reads(self) -> list[Buffer]:
+        return [self.points.buffer]
+
+    def writes(self) -> list[Buffer]:
+        return [self.target.view.buffer, self.scratch]
+
+    def footprint(self) -> Footprint | None:
+        if not self.tiling.aligned:
+            return None
+        images = self.tiling.outputs[0]
+        plain = Footprint.of(images, [(self.target.view, self.target.shape)])
+        return Footprint(self.parallel, plain.own | {self.scratch})
+
+    def run(self, memory: Memory) -> None:
+        tiling, (images, height, width, out) = self.tiling, self.target.shape
+        (down, right), matrix = tiling.across, tiling.matrices.outputs
+        source = View(self.points.buffer, (self.points.stride, self.points.row, 1))
+        points = memory.see(source, (tiling.points, tiling.tiles, out))
+        points = points.reshape(tiling.span, tiling.span, images, down, right, out)
+        tiles = np.einsum("ip,jq,pqnabc->naibjc", matrix, matrix, points)
+        shape = images, down * tiling.step, right * tiling.step, out
+        target = memory.see(self.target.view, self.target.shape)
+        target[...] = tiles.reshape(shape)[:, :height, :width]
+
+
+def _cost_of_transform(tiling: Tiling, channels: int) -> float:
+    each = tiling.points * TRANSFORM[tiling.span] * channels
+    return CALL + MULTIPLY_ADD * tiling.tiles * each
 
 
 @record(eq=False)

@@ -74,7 +74,7 @@ def test_copied_columns_change_no_bit(monkeypatch, shape, turned, dtype):
     program = product(*shape, dtype, turned=turned)
     arrays = arrays_of(program)
     (kernel,) = products(program)
-    assert small_gemm.kind_of(kernel)[0].copies
+    assert small_gemm.kind_of(kernel)[0].copied
     copied = [ran(compiled(program, n), arrays, {}, 1) for n in (1, 3)]
     monkeypatch.setattr(small_gemm, "gains_from_copies", lambda: False)
     for result in copied:
@@ -99,6 +99,20 @@ def test_further_axes(monkeypatch, program):
 def test_one_text_serves_all_sizes():
     keys = {form_of(k).key for shape in SHAPES[1:5] for k in products(product(*shape))}
     assert len(keys) == 1
+
+
+@pytest.mark.usefixtures("copied_columns")
+def test_code_with_room_for_fewer_columns_is_another(monkeypatch):
+    """The room is a part of the text: code that is found must not have less."""
+
+    def key():
+        (kernel,) = products(product(*WIDE[0]))
+        return form_of(kernel).key
+
+    small = key()
+    tuning = replace(small_gemm.CPU, copied_panel=2 * small_gemm.CPU.copied_panel)
+    monkeypatch.setattr(small_gemm, "CPU", tuning)
+    assert key() != small
 
 
 def test_large_products_have_tiles_of_their_own():

@@ -87,7 +87,7 @@ class ProductKind(NamedTuple):
     sums: bool  # whether the columns of the right operand are added up, too
     group: int = 0  # rows that share a list of nonzero indices, if there are lists
     stores: bool = True  # its result, which may be for its epilogue alone
-    copies: bool = False  # the columns of a piece
+    copied: int = 0  # elements of a piece's columns that it copies at a time
     epilogue: Any = None  # the key of it
 
     @property
@@ -200,8 +200,8 @@ def _piece_of(kernel: Contract) -> tuple[int, int]:
     down = -(-CPU.many_threads // across)
     if not kernel.nonzeros:
         down = min(down, rows // CPU.copied_rows)
-    if kind.copies:  # and has room for the sums of so many rows
-        down = max(down, -(-rows * width // CPU.copied_panel))
+    if kind.copied:  # and has room for the sums of so many rows
+        down = max(down, -(-rows * width // kind.copied))
     return even_height(rows, across, down), width
 
 
@@ -250,6 +250,7 @@ def repays_epilogue(kernel: Contract) -> bool:
 
 def kind_of(kernel: Contract) -> tuple[ProductKind, tuple[Buffer, ...]]:
     """Return the kind of a small contraction, and its buffers."""
+    copies = may_copy_columns(kernel) and gains_from_copies()
     kind = ProductKind(
         kernel.out.buffer.dtype,
         len(outer_axes(kernel)),
@@ -257,7 +258,7 @@ def kind_of(kernel: Contract) -> tuple[ProductKind, tuple[Buffer, ...]]:
         kernel.sums is not None,
         kernel.nonzeros.group if kernel.nonzeros else 0,
         kernel.out.buffer.kind != "register",
-        may_copy_columns(kernel) and gains_from_copies(),
+        CPU.copied_panel if copies else 0,
     )
     operands = (kernel.left.buffer, kernel.right.buffer, kernel.out.buffer)
     sums = (kernel.sums,) if kernel.sums else ()
@@ -312,7 +313,7 @@ class ProductText:
         self.emitter = Emitter(max(len(self.sizes.values()), parameters))
         self.text, self.maths = self.emitter.text, self.emitter.maths
         self.element = llvm_type(kind.dtype)
-        if kind.copies:
+        if kind.copied:
             self.panel, self.sums = self._held("panel"), self._held("sums")
         self.epilogue: Epilogue | None = None
         if epilogue:
@@ -322,7 +323,7 @@ class ProductText:
 
     def _held(self, name: str) -> str:
         """Return room for the columns of a piece, or for its sums."""
-        place, size = self.text.fresh(name), CPU.copied_panel
+        place, size = self.text.fresh(name), self.kind.copied
         room = f"  {place} = alloca [{size} x {self.element}], align 64"
         self.text.prelude.append(room)
         return place
@@ -353,7 +354,7 @@ class ProductText:
         )
         if self.kind.group:
             first, rows = self._listed_groups(matrices, first, rows)
-        if self.kind.copies:
+        if self.kind.copied:
             self._by_blocks(matrices, first, rows)
         else:
             self._each_tile(first, rows, TILE_ROWS, partial(self._rows, matrices))
@@ -412,7 +413,7 @@ class ProductText:
         One of a row or two has more of them: a sum waits for the one before it.
         """
         most = self.kind.vectors * max(1, FEWEST_SUMS // (2 * height))
-        return min(most, self.kind.panel_width // WIDTH) if self.kind.copies else most
+        return min(most, self.kind.panel_width // WIDTH) if self.kind.copied else most
 
     def _across(
         self, matrices: Matrices, most: int, body: Callable[[str, int], None]
@@ -582,7 +583,7 @@ class ProductText:
     def _by_blocks(self, matrices: Matrices, first: str, rows: str) -> None:
         """Multiply rows by the columns of a piece, which are copied block by block."""
         text, (size, _, _) = self.text, self.sizes.inner[0]
-        most = CPU.copied_panel // self.kind.panel_width
+        most = self.kind.copied // self.kind.panel_width
 
         def add_up(start: str) -> None:
             left = text.minus(str(size), start)

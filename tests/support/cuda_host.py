@@ -184,6 +184,19 @@ class HostDriver:
     def copy(self, address: int, from_address: int, nbytes: int) -> None:
         ctypes.memmove(address, from_address, nbytes)
 
+    def copy_rows(
+        self,
+        address: int,
+        stride: int,
+        from_address: int,
+        from_stride: int,
+        shape: tuple[int, int],
+    ) -> None:
+        rows, nbytes = shape
+        for row in range(rows):
+            to = address + row * stride
+            ctypes.memmove(to, from_address + row * from_stride, nbytes)
+
     def upload_rows(self, address: int, rows: np.ndarray, stride: int) -> None:
         for number, row in enumerate(rows):
             ctypes.memmove(address + number * stride, row.ctypes.data, row.nbytes)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +25,6 @@ from ganglion.training.sharing import SharedVariableError
 from ganglion.training.structure import Structure
 from ganglion.training.tracing import Step, uncollected
 from ganglion.variables import Variable, arrays_of
-
-if TYPE_CHECKING:
-    from ganglion.compiler.cuda.model_states import Passes
 
 
 @dataclass(frozen=True)
@@ -124,7 +121,7 @@ class _Run:
 
 _OWN = ("position", "order")  # variables of evaluation
 # Epochs that run before the host looks at any of them: Ctrl-C waits for their end.
-_MOST_AT_ONCE, _SECONDS_AT_ONCE = 32, 0.1
+_MOST_AT_ONCE, _SECONDS_AT_ONCE, _BYTES_AT_ONCE = 32, 0.1, 1 << 26
 
 
 class Group:
@@ -257,14 +254,17 @@ class Group:
     def _train(
         self, passes: dict[str, list[_Run]], count: Callable[[int], None]
     ) -> None:
-        running = np.ones(self._count, bool)
+        running, kinds = np.ones(self._count, bool), len(passes)
+        most = _MOST_AT_ONCE * kinds
+        self._record = self._rows.passes(kinds, most, _BYTES_AT_ONCE)
+        most = self._record.count // kinds
         self._sums_after: dict[str, list[list[np.ndarray]]] = {k: [] for k in passes}
         epoch, last, at_once = self._lead.first, self._lead.epochs, 1
         while epoch < last and running.any():
             started = time.perf_counter()
             epochs = self._epochs(passes, min(at_once, last - epoch), running)
             is_short = 2 * (time.perf_counter() - started) < _SECONDS_AT_ONCE
-            at_once = min(2 * epochs, _MOST_AT_ONCE) if is_short else epochs
+            at_once = min(2 * epochs, most) if is_short else epochs
             epoch += epochs
             count(epochs * int(running.sum()))
             ended = running & (self._views[self._cursor[2]] > 0)
@@ -288,24 +288,39 @@ class Group:
         """
         epochs = most if most > 1 and self._rows.save() else 1
         position, order, bad_step = (self._views[n] for n in self._cursor)
-        order_before = order.copy()
-        record = self._rows.passes(epochs * len(passes))
-        for number in range(epochs * len(passes)):
-            kind = list(passes)[number % len(passes)]
-            self._pass(record, number, passes[kind])
+        order_before, kinds = order.copy(), list(passes) * epochs
+        for number, kind in enumerate(kinds):
+            self._set(number)
             if kind == "train":
                 order[:, 1] += 1
         order_after = order.copy()
+        self._record.upload(len(kinds))
+        for number, kind in enumerate(kinds):
+            self._record.begin(number)
+            for run in passes[kind]:
+                state = self._rows.states(run.numbers)
+                run.program.run_models(run.data, state, run.steps)
+            self._record.end(number)
+        self._record.download(len(kinds))
         self._rows.download(small=True)
         position[...], order[...] = 0, order_after
         if epochs > 1 and bool((running & (bad_step > 0)).any()):
             self._rows.restore()
             order[...] = order_before
             return self._epochs(passes, 1, running)
-        for number in range(epochs * len(passes)):
-            sums = [record.array(number, n).copy() for n in self._sums.values()]
-            self._sums_after[list(passes)[number % len(passes)]].append(sums)
+        for number, kind in enumerate(kinds):
+            sums = [self._record.array(number, n).copy() for n in self._sums.values()]
+            self._sums_after[kind].append(sums)
         return epochs
+
+    def _set(self, number: int) -> None:
+        """Set the variables with which a pass through some data begins."""
+        self._views[self._cursor[0]][...] = 0
+        if "position" in self._numbers:  # not if evaluation is of one batch
+            self._views[self._numbers["position"]][...] = 0
+        for variable, start in self._starts.items():
+            self._views[variable][...] = start
+        self._record.set(number)
 
     def _finish(self, leaving: Sequence[int], epoch: int) -> None:
         """Finish the training of some models, whose rows are downloaded."""
@@ -313,18 +328,6 @@ class Group:
         self._close(leaving)
         for which, history in zip(leaving, histories, strict=True):
             self._end(which, epoch, history)
-
-    def _pass(self, record: Passes, number: int, runs: Sequence[_Run]) -> None:
-        """Let the device take all models through some data."""
-        self._views[self._cursor[0]][...] = 0
-        if "position" in self._numbers:  # not if evaluation is of one batch
-            self._views[self._numbers["position"]][...] = 0
-        for variable, start in self._starts.items():
-            self._views[variable][...] = start
-        record.begin(number)
-        for run in runs:
-            run.program.run_models(run.data, self._rows.states(run.numbers), run.steps)
-        record.end(number)
 
     # ---- metrics -------------------------------------------------------------------
 

@@ -82,6 +82,16 @@ class Driver(Protocol):
     def copy(self, address: int, from_address: int, nbytes: int) -> None:
         """Start copying from memory of the device to other memory of it."""
 
+    def copy_rows(
+        self,
+        address: int,
+        stride: int,
+        from_address: int,
+        from_stride: int,
+        shape: tuple[int, int],
+    ) -> None:
+        """Start copying rows of bytes, that are a stride apart, on the device."""
+
     def upload_rows(self, address: int, rows: np.ndarray, stride: int) -> None:
         """Copy rows of bytes to addresses on the device that are a stride apart."""
 
@@ -344,6 +354,22 @@ class CudaDriver:
     def copy(self, address: int, from_address: int, nbytes: int) -> None:
         copy = self._cu.cuMemcpyDtoDAsync
         self._check(copy(address, from_address, nbytes, self._stream))
+
+    def copy_rows(
+        self,
+        address: int,
+        stride: int,
+        from_address: int,
+        from_stride: int,
+        shape: tuple[int, int],
+    ) -> None:
+        copy = self._cu.CUDA_MEMCPY2D()
+        copy.Height, copy.WidthInBytes = shape
+        device = self._cu.CUmemorytype.CU_MEMORYTYPE_DEVICE
+        copy.srcMemoryType = copy.dstMemoryType = device
+        copy.srcDevice, copy.srcPitch = from_address, from_stride
+        copy.dstDevice, copy.dstPitch = address, stride
+        self._check(self._cu.cuMemcpy2DAsync(copy, self._stream))
 
     def upload_rows(self, address: int, rows: np.ndarray, stride: int) -> None:
         self._copy_rows(address, rows, stride, upload=True)

@@ -161,45 +161,74 @@ class ModelRows:
             nbytes = self.stride * self.models
             self._memory.driver.copy(self._address, self._saved, nbytes)
 
-    def passes(self, count: int) -> Passes:
-        """Return memory of the host for the leading variables in so many passes."""
+    def passes(self, least: int, most: int, most_bytes: int) -> Passes:
+        """Return memory for the leading variables in passes: as many as fit."""
+        each = 2 * self.models * max(self._leading_bytes, 1)
+        count = min(max(most_bytes // each, least), most)
         return Passes(self, self._memory, count)
 
 
 class Passes:
     """The leading variables of all models before and after passes through the data.
 
-    Each pass has memory of its own on the host, so that no copy waits for another.
+    The host sets those of several passes, and reads them when all of these are over.
+    Between passes, only the device copies: many short rows take long from the host.
     """
 
     def __init__(self, rows: ModelRows, on: Memory, count: int) -> None:
-        self._rows, self._memory = rows, on
+        self._rows, self._memory, self.count = rows, on, count
         shape = (2, count, rows.models, rows._leading_bytes)
         with on.lock:
             on.driver.use()
             self._host = on.host_array(math.prod(shape))
+            purpose, remedy = "metrics", "how many models are trained at once"
+            self._address = on.allocate(self._host.nbytes, purpose, remedy)
         self._before, self._after = self._host.reshape(shape)
 
     def __del__(self) -> None:
+        if hasattr(self, "_address"):
+            release, nbytes = self._memory.release, self._host.nbytes
+            self._memory.discard(partial(release, self._address, nbytes))
         if hasattr(self, "_host"):
             self._memory.discard(partial(self._memory.release_host, self._host))
 
-    def begin(self, number: int) -> None:
-        """Start copying what the host has of the leading variables to the device."""
-        rows, before = self._rows, self._before[number]
-        before[...] = rows._host[:, : rows._leading_bytes]
+    def set(self, number: int) -> None:
+        """Begin a pass with what the host has of the leading variables."""
+        self._before[number] = self._rows._host[:, : self._rows._leading_bytes]
+
+    def upload(self, count: int) -> None:
+        """Start copying what so many passes begin with."""
         with self._memory.lock:
             self._memory.driver.use()
-            self._memory.driver.upload_rows(rows._address, before, rows.stride)
+            self._memory.driver.upload(self._address, self._before[:count])
+
+    def begin(self, number: int) -> None:
+        """Set the leading variables on the device."""
+        self._copy(self._rows._address, self._rows.stride, *self._place(0, number))
 
     def end(self, number: int) -> None:
-        """Start copying the leading variables from the device."""
-        rows = self._rows
+        """Keep the leading variables on the device."""
+        self._copy(*self._place(1, number), self._rows._address, self._rows.stride)
+
+    def download(self, count: int) -> None:
+        """Start copying what so many passes have ended with."""
+        address, _ = self._place(1, 0)
         with self._memory.lock:
             self._memory.driver.use()
-            after = self._after[number]
-            self._memory.driver.download_rows(after, rows._address, rows.stride)
+            self._memory.driver.download(self._after[:count], address)
 
     def array(self, number: int, variable: int) -> np.ndarray:
-        """Return a variable of all models as it was after a pass, once that is over."""
+        """Return a variable of all models as it was after a pass, once it is here."""
         return self._rows._view(variable, self._after[number])
+
+    def _place(self, side: int, number: int) -> tuple[int, int]:
+        """Return the address of the first model's variables, and the stride."""
+        width = self._rows._leading_bytes
+        index = side * self.count + number
+        return self._address + index * self._rows.models * width, width
+
+    def _copy(self, to: int, stride: int, address: int, from_stride: int) -> None:
+        shape = (self._rows.models, self._rows._leading_bytes)
+        with self._memory.lock:
+            self._memory.driver.use()
+            self._memory.driver.copy_rows(to, stride, address, from_stride, shape)

@@ -125,7 +125,7 @@ def _prepared(chosen: Choices) -> tuple[Choices, Any, Any]:
         from ganglion import saving
 
         model = saving.load_model(chosen.resume)
-        chosen = _as_begun(chosen, model)
+        chosen = _with_saved_split(chosen, model)
     data = chosen.load(**_form(chosen, model))
     if model is None:
         model = training.new_model(data, chosen.augment)
@@ -148,7 +148,7 @@ def _form(chosen: Choices, model: Any) -> dict[str, Any]:
     return {"size": form.size, "color": form.color, "fit": form.fit}
 
 
-def _as_begun(chosen: Choices, model: Any) -> Choices:
+def _with_saved_split(chosen: Choices, model: Any) -> Choices:
     """Return the choices with the split that a run was begun with.
 
     Another one would test on images that were trained on; another form or augmentation

@@ -57,7 +57,7 @@ def export_model(
     try:
         files.write_files(artifact.files)
     except IsADirectoryError as error:
-        raise _in_the_way(error.filename) from None
+        raise _folder_error(error.filename) from None
     except OSError as error:
         raise OSError(
             error.errno,
@@ -79,7 +79,7 @@ def _check_options(row: formats.Format, chosen: Mapping[str, Any]) -> None:
 
 def _check_place(path: Path) -> None:
     if path.is_dir():
-        raise _in_the_way(path)
+        raise _folder_error(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(
             f"Cannot export to {path}: there is no folder {path.parent}. Make it first."
@@ -87,7 +87,7 @@ def _check_place(path: Path) -> None:
     files.refuse_special(path, "write")
 
 
-def _in_the_way(path: str | Path) -> IsADirectoryError:
+def _folder_error(path: str | Path) -> IsADirectoryError:
     return IsADirectoryError(f"Cannot export to {path}: it is a folder.")
 
 

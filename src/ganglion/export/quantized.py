@@ -122,7 +122,7 @@ def calibrated(model: Any, sample: Any, input_signature: Any = None) -> Calibrat
             "sample=x or (x, y), or --sample FILE (.npy, or .npz of x and y)."
         )
     rows = _numbers_of(model, Sample.of(sample, inference), inference)
-    ranges, before = _seen(inference, rows)
+    ranges, before = _observed(inference, rows)
     if not ranges:
         raise UnsupportedError(
             f'The model "{inference.name}" has no products outside of loops over '
@@ -176,7 +176,7 @@ def _is_product(node: Node) -> bool:
     )
 
 
-def _seen(
+def _observed(
     inference: Inference, rows: Sample
 ) -> tuple[list[tuple[float, float]], np.ndarray]:
     """Return the range of each product's inputs, in order, and the first output."""

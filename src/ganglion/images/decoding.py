@@ -137,12 +137,12 @@ def _opened(source: str | os.PathLike[str] | bytes) -> Any:
     try:
         image = image_module.open(io.BytesIO(data), formats=FORMATS)
     except image_module.DecompressionBombError as error:
-        raise ValueError(_too_large(_number_in(str(error)))) from None
+        raise ValueError(_size_error(_number_in(str(error)))) from None
     except image_module.UnidentifiedImageError:
         raise ValueError(f"no image: {_kind(data)}") from None
     columns, rows = image.size
     if columns * rows > MOST_PIXELS:
-        raise ValueError(_too_large(columns * rows))
+        raise ValueError(_size_error(columns * rows))
     return image
 
 
@@ -152,7 +152,7 @@ def _number_in(text: str) -> int:
     return int(match[0]) if match else MOST_PIXELS
 
 
-def _too_large(pixels: int) -> str:
+def _size_error(pixels: int) -> str:
     return f"too large: {pixels:,} pixels, more than {MOST_PIXELS:,}"
 
 

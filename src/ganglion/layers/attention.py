@@ -136,22 +136,22 @@ class Attention(Layer):
         if not isinstance(inputs, list):
             raise ValueError(
                 f"{kind} layer must be called on a list of inputs: {way}, got "
-                f"{_in_short(inputs)}."
+                f"{_described(inputs)}."
             )
         if mask is not None and not isinstance(mask, list):
             raise ValueError(
                 f"{kind} layer mask must be a list, [query_mask, value_mask], got "
-                f"{_in_short(mask)}."
+                f"{_described(mask)}."
             )
         for name, values in (("inputs", inputs), ("mask", mask)):
             if values is not None and len(values) not in (2, 3):
                 raise ValueError(
                     f"{kind} layer accepts {name} list of length 2 or 3: {way}, got "
-                    f"{_in_short(values)}."
+                    f"{_described(values)}."
                 )
 
 
-def _in_short(values: Any) -> str:
+def _described(values: Any) -> str:
     if isinstance(values, (list, tuple)):
         return f"a {type(values).__name__} of {len(values)}"
     return type(values).__name__

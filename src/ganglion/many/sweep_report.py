@@ -30,7 +30,7 @@ from ganglion.pages.markup import (
     number,
     table,
 )
-from ganglion.race.figures import NOTHING, number_text, when
+from ganglion.race.figures import NOTHING, number_text, readable_time
 from ganglion.race.report import charts
 from ganglion.race.report.html import section
 from ganglion.system import terminal
@@ -178,7 +178,7 @@ def _facts(results: Results) -> Html:
         "epochs": results.epochs,
         "time": f"{results.seconds:.1f} s",
         "threads": results.threads,
-        "started": when(results.started),
+        "started": readable_time(results.started),
     }
     pairs = [
         element("div", element("dt", name), element("dd", str(value)))

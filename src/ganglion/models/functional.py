@@ -459,13 +459,15 @@ def _in_keras_order(
             if tensor.call is not None:
                 before = far_calls.get(tensor.call, 0)
                 far_calls[tensor.call] = max(before, depth + 1)
-    met = _first_met(outputs, inputs)
+    met = _visit_order(outputs, inputs)
     each = {id(call.operation): call.operation for call in [*entries, *calls]}
     order = sorted(each, key=lambda key: (-far[key], met.get(key, -1)))
     return [each[key] for key in order]
 
 
-def _first_met(outputs: list[KerasTensor], inputs: list[KerasTensor]) -> dict[int, int]:
+def _visit_order(
+    outputs: list[KerasTensor], inputs: list[KerasTensor]
+) -> dict[int, int]:
     """Number the operations in the order of a walk from the outputs (iterative)."""
     met: dict[int, int] = {}
     seen: set[Call] = set()

@@ -17,6 +17,7 @@ from ganglion.ops.dispatch import (
     floating,
     floating_with_room,
     numeric,
+    of_common_type,
     one_axis,
     op,
     promoted,
@@ -39,7 +40,7 @@ __all__ = [
 @op
 def cdist(x: Any, y: Any) -> Any:
     """Return the distance of every row of x from every row of y."""
-    a, b = (floating(value) for value in _one_type(x, y))
+    a, b = (floating(value) for value in of_common_type(x, y))
     if a.ndim < 2 or b.ndim < 2:
         raise ShapeError(f"cdist: needs rows of vectors, got {a.shape} and {b.shape}")
     if a.shape[-1] != b.shape[-1]:
@@ -48,11 +49,6 @@ def cdist(x: Any, y: Any) -> Any:
     columns = s.reshape(b, shape=(*b.shape[:-2], 1, *b.shape[-2:]))
     apart = p.subtract(*broadcast_all([rows, columns]))
     return p.sqrt(s.sum_(p.multiply(apart, apart), axes=(apart.ndim - 1,)))
-
-
-def _one_type(*operands: Any) -> list[Value]:
-    dtype = common_type([read(x) for x in operands])
-    return [astype(x, dtype) for x in operands]
 
 
 @op
@@ -67,7 +63,7 @@ def cross(
     """Return the vector products along an axis of 2 or 3 numbers."""
     if axis is not None:
         axisa = axisb = axisc = axis
-    a, b = map(numeric, _one_type(x1, x2))
+    a, b = map(numeric, of_common_type(x1, x2))
     first, second = _components(a, axisa), _components(b, axisb)
     third = [_minus(first, second, 0, 1)]
     if len(first) == len(second) == 2:
@@ -104,7 +100,7 @@ def _minus(a: list[Value], b: list[Value], i: int, j: int) -> Value:
 @op
 def kron(x1: Any, x2: Any) -> Any:
     """Return the Kronecker product: every element of x1 times all of x2."""
-    a, b = map(numeric, _one_type(x1, x2))
+    a, b = map(numeric, of_common_type(x1, x2))
     rank = max(a.ndim, b.ndim)
     outer = (1,) * (rank - a.ndim) + a.shape
     inner = (1,) * (rank - b.ndim) + b.shape

@@ -199,6 +199,13 @@ def common_type(arrays: Sequence[Value], scalars: Sequence[Any] = ()) -> np.dtyp
     return _common_type(types, config.floatx())
 
 
+def of_common_type(*operands: Any) -> list[Value]:
+    """Return array-likes as values of their common type, each in its own shape."""
+    values = [read(x) for x in operands]
+    dtype = common_type(values)
+    return [astype(x, dtype) for x in values]
+
+
 @functools.cache
 def _common_type(types: tuple[Any, ...], floatx: str) -> np.dtype:
     if texts := [x for x in types if isinstance(x, np.dtype) and x.kind in "SUT"]:
@@ -259,19 +266,19 @@ def _least_above(names: frozenset[str], floatx: str) -> str:
             f"There is no implicit conversions from float8 dtypes to others: cast "
             f"{min(float8)} first. Got {', '.join(sorted(names))}."
         )
-    common = frozenset.intersection(*map(_all_above, names))
+    common = frozenset.intersection(*map(_supertypes, names))
     if not common:
         raise ValueError(f"No type holds all of {', '.join(sorted(names))}.")
-    least = next(name for name in common if common <= _all_above(name))
+    least = next(name for name in common if common <= _supertypes(name))
     if least in ("int", "float"):  # of Python's numbers alone, or of 64 bits and floats
         least = f"{least}{floatx[-2:]}"
     return least
 
 
 @functools.cache
-def _all_above(name: str) -> frozenset[str]:
+def _supertypes(name: str) -> frozenset[str]:
     """Return a type and every type that it can become."""
-    return frozenset([name]).union(*map(_all_above, _ABOVE[name]))
+    return frozenset([name]).union(*map(_supertypes, _ABOVE[name]))
 
 
 def astype(x: Any, dtype: Any) -> Value:

@@ -52,7 +52,7 @@ def _axes(name: str, value: Value, count: int) -> None:
         )
 
 
-def _both(parts: Sequence[Value], slopes: Slopes) -> tuple[Value, Value]:
+def _both_slopes(parts: Sequence[Value], slopes: Slopes) -> tuple[Value, Value]:
     """Return the slopes of both parts, zeros where none flows."""
     first, second = (
         fill(0, part) if slope is None else slope
@@ -73,7 +73,7 @@ def _transform(name: str) -> Any:
         return result.real.astype(real.dtype), result.imag.astype(real.dtype)
 
     def pull_back(node: Node, slopes: Slopes) -> Slopes:
-        real, imaginary = _both(node.inputs, slopes)
+        real, imaginary = _both_slopes(node.inputs, slopes)
         first, second = items(node.op(real, -imaginary))
         return first, -second
 
@@ -127,7 +127,7 @@ def _weights(count: int, bins: int, dtype: Any) -> np.ndarray:
 
 def _rfft_pull_back(node: Node, slopes: Slopes) -> Slopes:
     count = node.attrs["count"]
-    real, imaginary = _both(items(node), slopes)
+    real, imaginary = _both_slopes(items(node), slopes)
     scale = count / _weights(count, real.shape[-1], real.dtype)
     signal = _irfft(real * scale, imaginary * scale, count=count)
     (x,) = node.inputs

@@ -147,16 +147,16 @@ class _Reader:
         """Return where a row of each image begins, and whether it is inside."""
         number = folded(position, self._height, self._filling)
         start = add(number * (self._width * self._channels), self._starts)
-        return start, self._seen(position, self._height)
+        return start, self._visible(position, self._height)
 
     def column(self, position: Any) -> tuple[Any, Any]:
         """Return where a column is within its row, and whether it is inside."""
         number = folded(position, self._width, self._filling)
-        return add(number * self._channels, self._channel), self._seen(
+        return add(number * self._channels, self._channel), self._visible(
             position, self._width
         )
 
-    def _seen(self, position: Any, size: int) -> Any:
+    def _visible(self, position: Any, size: int) -> Any:
         filling = self._filling
         known = filling.mode == "constant" and not filling.like_scipy
         return within(position, size) if known else None

@@ -12,12 +12,11 @@ from ganglion.compiler.ir import arrays, contraction, shaping
 from ganglion.compiler.ir import shaping as s
 from ganglion.compiler.ir.graph import Constant, ShapeError, Value, call_function
 from ganglion.ops.dispatch import (
-    astype,
     axes_of,
     known,
+    of_common_type,
     one_axis,
     op,
-    promoted,
     stretch,
     unknown_like,
 )
@@ -183,7 +182,7 @@ def concatenate(xs: Any, axis: int = 0) -> Any:
     """Join arrays along an axis."""
     if not is_one(axis):
         raise ValueError(f"concatenate: `axis` must be an integer, got {axis!r}.")
-    values = _one_type(xs)
+    values = of_common_type(*xs)
     if len(values) == 1:
         return values[0]
     axis = one_axis(axis, values[0].ndim)
@@ -386,12 +385,6 @@ def _mirror(value: Value, axis: int, lo: int, hi: int, skip: int) -> Value:
     return concatenate(parts, axis=axis)
 
 
-def _one_type(xs: Any) -> list[Value]:
-    values = [read(x) for x in xs]
-    common = promoted(*(Constant(np.zeros((), value.dtype)) for value in values))[0]
-    return [astype(value, common.dtype) for value in values]
-
-
 @op
 def append(x1: Any, x2: Any, axis: int | None = None) -> Any:
     """Join two arrays along an axis, or both as rows of elements."""
@@ -400,7 +393,7 @@ def append(x1: Any, x2: Any, axis: int | None = None) -> Any:
     return concatenate([x1, x2], axis=axis)
 
 
-def _at_least(x: Any, ndim: int) -> Value:
+def _with_axes(x: Any, ndim: int) -> Value:
     value = read(x)
     lead = (1,) * (ndim - value.ndim)
     return s.reshape(value, shape=lead + value.shape) if lead else value
@@ -409,14 +402,14 @@ def _at_least(x: Any, ndim: int) -> Value:
 @op
 def hstack(xs: Any) -> Any:
     """Join along the second axis, or the only one."""
-    values = [_at_least(x, 1) for x in xs]
+    values = [_with_axes(x, 1) for x in xs]
     return concatenate(values, axis=0 if values[0].ndim == 1 else 1)
 
 
 @op
 def vstack(xs: Any) -> Any:
     """Join along the first axis, rows of elements becoming rows of a matrix."""
-    return concatenate([_at_least(x, 2) for x in xs], axis=0)
+    return concatenate([_with_axes(x, 2) for x in xs], axis=0)
 
 
 @op

@@ -304,10 +304,10 @@ def megabytes(size: int | None) -> str:
     return f"{size / 1e6:,.0f}" if size else NOTHING
 
 
-def when(moment: str) -> str:
+def readable_time(moment: str) -> str:
     """Return an ISO time in readable form.
 
-    >>> when("2026-11-15T06:03:11.5+00:00")
+    >>> readable_time("2026-11-15T06:03:11.5+00:00")
     '2026-11-15 06:03 UTC'
     """
     if len(moment) < 16 or moment[10:11] != "T":

@@ -30,12 +30,12 @@ class PatientProtocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         self._timers: dict[str, asyncio.TimerHandle] = {}  # by what is waited for
         super().connection_made(transport)
-        self._wait("request", HEADER_SECONDS, self._let_go)
+        self._wait("request", HEADER_SECONDS, self._close_if_idle)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self._is_idle:
-            self._wait("request", HEADER_SECONDS, self._let_go)
+            self._wait("request", HEADER_SECONDS, self._close_if_idle)
         else:
             self._stop_waiting("request")
 
@@ -69,7 +69,7 @@ class PatientProtocol(H11Protocol):
         if what in self._timers:
             self._timers.pop(what).cancel()
 
-    def _let_go(self) -> None:
+    def _close_if_idle(self) -> None:
         if self._is_idle:
             self.transport.close()
 

@@ -154,7 +154,7 @@ class Front:
     @property
     def is_plain(self) -> bool:
         """Whether the graph uses all of its inputs without encoding them."""
-        return all(finish is _as_it_is for finish in self.finishes)
+        return all(finish is _identity for finish in self.finishes)
 
     def finished(self, values: Sequence[Any]) -> list[Any]:
         """Return the inputs of the graph, encoded as the layers do."""
@@ -166,7 +166,7 @@ def front_of(network: Any, inputs: Sequence[Port]) -> Front:
     """Return the front of a functional model; refuse layers that no file can hold."""
     reader = _Reader(inputs)
     known: Known = {
-        tensor: (number, _as_it_is) for number, tensor in enumerate(network.flat_inputs)
+        tensor: (number, _identity) for number, tensor in enumerate(network.flat_inputs)
     }
     crossing = reader.read(network.host_part, known)
     return Front(
@@ -210,7 +210,7 @@ class _Reader:
                 "put it behind, or compute what it does in the data."
             )
         sources = [known[tensor] for tensor in call.inputs]
-        if any(finish is not _as_it_is for _, finish in sources):
+        if any(finish is not _identity for _, finish in sources):
             raise _refused(layer, "reads what another such layer has encoded")
         values = [*self._inputs, *(step.result for step in self.steps)]
         numbers = tuple(number for number, _ in sources)
@@ -271,7 +271,7 @@ def _text_vectorization(
         layer._ngrams or (1,),
         counts,
     )
-    return step, partial(_counted, layer=lookup) if counts else _as_it_is
+    return step, partial(_counted, layer=lookup) if counts else _identity
 
 
 def _lookup(
@@ -314,14 +314,14 @@ _MAKERS: dict[type, Callable[..., tuple[Step, Finish]]] = {
 # ---- the first steps of the graph ----------------------------------------------------
 
 
-def _as_it_is(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
 def _encoding(layer: Any, depth: int) -> Finish:
     if layer.output_mode != "int":
         return partial(_encoded, layer=layer, depth=depth)
-    return partial(ops.cast, dtype="int32") if layer.dtype == "int32" else _as_it_is
+    return partial(ops.cast, dtype="int32") if layer.dtype == "int32" else _identity
 
 
 def _encoded(indices: Any, layer: Any, depth: int) -> Any:

@@ -206,10 +206,10 @@ class RNN(Layer):
             pairs = zip(tree.flatten(self.states), tree.flatten(states), strict=True)
             for variable, state in pairs:
                 variable.assign(state)
-        output = self._in_order(outputs) if self.return_sequences else last
+        output = self._in_computed_order(outputs) if self.return_sequences else last
         return (output, *states) if self.return_state else output
 
-    def _in_order(self, outputs: Any) -> Any:
+    def _in_computed_order(self, outputs: Any) -> Any:
         """Return all outputs in the order in which they were computed."""
         outputs = outputs if self.time_major else swapped(outputs)
         axis = 0 if self.time_major else 1

@@ -72,14 +72,14 @@ class TimeDistributed(Wrapper):
         takes_mask = "mask" in call_signature(self.layer).parameters
         mask = mask if takes_mask else None
         if _treats_rows_alike(self.layer, training):
-            return self._all_at_once(inputs, training, mask)
+            return self._call_on_merged_steps(inputs, training, mask)
         return self._step_by_step(inputs, training, mask)
 
     def _apply(self, x: Any, training: Any, mask: Any) -> Any:
         options = {} if mask is None else {"mask": mask}
         return self.layer(x, training=training, **options)
 
-    def _all_at_once(self, inputs: Any, training: Any, mask: Any) -> Any:
+    def _call_on_merged_steps(self, inputs: Any, training: Any, mask: Any) -> Any:
         """Call the layer once, on the steps of all sequences as a single batch."""
         leading = inputs.shape[:2]
 

@@ -219,7 +219,7 @@ def _notes(result: Result) -> list[str]:
 def write(results: list[Result], path: Path, command: str) -> None:
     """Write the page."""
     about = report.about("about_networks.md").format(command=command)
-    lines = [about, report.where(results), *_table(COLUMNS, summary(results)), ""]
+    lines = [about, report.conditions(results), *_table(COLUMNS, summary(results)), ""]
     for network in dict.fromkeys(result.recipe for result in results):
         lines += _section([result for result in results if result.recipe == network])
     files.write_file(path, "\n".join(lines).encode())

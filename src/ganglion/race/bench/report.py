@@ -46,7 +46,7 @@ def measure(
     engines = [engine(name) for name in unique if name]
     done: list[Result] = []
     for recipe, kind in chosen:
-        say(f"{recipe.name}{_in(kind)}:")
+        say(f"{recipe.name}{_precision_suffix(kind)}:")
         done.append(
             steps.run(
                 recipe,
@@ -79,7 +79,7 @@ def _precisions(device: str, names: str | None) -> list[str]:
     return precisions
 
 
-def _in(precision: str) -> str:
+def _precision_suffix(precision: str) -> str:
     return "" if precision == "float32" else f" in {precision}"
 
 
@@ -129,8 +129,8 @@ def verdict(result: Result) -> str:
         return "Nothing to compare."
     ratio = result.ratio(best, ours)
     text = (
-        f"Ganglion trains {ratio:.2f}× as fast as the best rival{_in(result.precision)}"
-        f", {best.engine} ({best.form})"
+        f"Ganglion trains {ratio:.2f}× as fast as the best rival"
+        f"{_precision_suffix(result.precision)}, {best.engine} ({best.form})"
     )
     if result.device == "cuda":
         return text + "."
@@ -237,10 +237,10 @@ def about(name: str) -> str:
 def page(results: list[Result], command: str) -> str:
     """Return the results as a page of the docs."""
     text = about("about.md").format(command=command)
-    return "\n".join([text, where(results), *map(_section, results)])
+    return "\n".join([text, conditions(results), *map(_section, results)])
 
 
-def where(results: list[Result]) -> str:
+def conditions(results: list[Result]) -> str:
     """Return when and on what results were measured, in a line."""
     facts = machine.facts()
     cores = facts["cores"].split(",")[0]
@@ -253,7 +253,12 @@ def where(results: list[Result]) -> str:
 
 
 def _section(result: Result) -> str:
-    lines = [f"## {result.recipe}{_in(result.precision)}", "", f"{title(result)}.", ""]
+    lines = [
+        f"## {result.recipe}{_precision_suffix(result.precision)}",
+        "",
+        f"{title(result)}.",
+        "",
+    ]
     if result.timed:
         head, *cells = rows(result)
         table = [head, ["---"] * len(head), *cells]

@@ -369,17 +369,17 @@ class Bench:
         started, entry = time.perf_counter(), running.entry
         limit -= entry.start_seconds
 
-        def left() -> float:
+        def seconds_left() -> float:
             return max(started + limit - time.perf_counter(), 1.0)
 
         if not entry.losses:
-            self._take_first_steps(running, left())
+            self._take_first_steps(running, seconds_left())
         fewest = self._steps_a_round(1e9)
         entry.steps, enough = 0, fewest
         while enough >= 2 * entry.steps:  # short runs are mostly overhead
             entry.steps = min(enough, max(16 * entry.steps, fewest))
             fastest = min(
-                self.figure.ask(running.process, entry.steps, left())["seconds"]
+                self.figure.ask(running.process, entry.steps, seconds_left())["seconds"]
                 for _ in range(2)
             )
             enough = self._steps_a_round(1000 * fastest / entry.steps)

@@ -46,11 +46,11 @@ class Work:
     def name(self) -> str:
         """The name among all tasks of a race, for people, too."""
         point = settings_text(self.job.settings.point)
-        name = f"{self.job.engine.name}, {self.what}"
+        name = f"{self.job.engine.name}, {self.description}"
         return f"{name} ({point})" if point else name
 
     @property
-    def what(self) -> str:
+    def description(self) -> str:
         """The kind of work, in a word or two."""
         return {
             "examine": "lockstep",
@@ -315,7 +315,7 @@ class RayRunner(RaceRunner):
             refs = [ref for ref, pending in self._pending.items() if pending is work]
             self._ray.cancel(refs[0], force=True)
         again = " again (its worker was lost)" if times > 1 else ""
-        return f"{work.what} begins{again}"
+        return f"{work.description} begins{again}"
 
     def _show(self, engine: str) -> None:
         """Show what an engine is doing, and where."""

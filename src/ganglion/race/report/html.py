@@ -161,7 +161,7 @@ def _settings(race: Race) -> Html:
         "threads": figures.swept(race, "threads"),
         "device": race.device,
         "machine": figures.device(race),
-        "started": figures.when(race.started),
+        "started": figures.readable_time(race.started),
     }
     pairs = [
         element("div", element("dt", name), element("dd", str(value)))

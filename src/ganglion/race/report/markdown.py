@@ -56,7 +56,7 @@ def _settings(race: Race) -> list[str]:
     settings = (
         f"{_safe(race.title)}. Epochs: {epochs}, batch {batch}, runs an engine: "
         f"{race.runs}, threads: {threads}, device: {_safe(race.device)}, seed {seed}; "
-        f"started {_safe(figures.when(race.started))}."
+        f"started {_safe(figures.readable_time(race.started))}."
     )
     return [settings, *map(_safe, content.warnings(race)), figures.progress(race)]
 

@@ -37,8 +37,6 @@ class HostLayer(Layer):
     `compute_output_spec`, which no tracing can tell.
     """
 
-    runs_on_host = True
-
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call on Keras tensors, or on anything that holds texts or numbers."""
         if symbolic.any_symbolic(args, kwargs):

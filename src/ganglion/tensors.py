@@ -27,6 +27,7 @@ from ganglion.compiler.ir.graph import (
     arrays_behind,
     by_axis,
     call_function,
+    register_operators,
     updates_of,
 )
 from ganglion.compiler.ir.shaping import reshape
@@ -282,6 +283,15 @@ def _method(name: str, function: str | None = None) -> Any:
     return method
 
 
+def _torch_function(function: Any, args: Any, kwargs: Any) -> Any:
+    from ganglion.compat import pytorch  # which knows all ops
+
+    return pytorch.called(function, args, kwargs)
+
+
+register_operators({"torch_function": _torch_function})
+
+
 def check_devices(owner: str, *parts: Any) -> None:
     """Refuse arguments of PyTorch's `to` that are not devices."""
     wanted = list(map(str, parts))
@@ -383,12 +393,8 @@ class Tensor(np.ndarray):
     def __torch_function__(
         cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Refuse PyTorch's functions: no gradient would come back through them."""
-        raise TypeError(
-            f"{getattr(function, '__name__', function)} of PyTorch does not take "
-            "tensors of Ganglion. Use `keras.ops` and `keras.losses`; for "
-            "numbers alone, `torch.from_numpy(x.numpy())`."
-        )
+        """Call the op that does what a function of PyTorch's does, or refuse it."""
+        return _torch_function(function, args, kwargs)
 
     def backward(self) -> None:
         """Compute the gradients of all trainable variables, as in PyTorch."""

@@ -349,3 +349,47 @@ def test_methods_take_dim_as_in_pytorch() -> None:
     np.testing.assert_array_equal(traced(x), [1.5, 2.5, 3.5])
     with pytest.raises(TypeError, match=r"Tensor.max\(dim=\)"):
         x.max(dim=1)  # of PyTorch's, it returns a pair
+
+
+def test_functions_of_pytorch_are_ops_of_what_a_step_computes(monkeypatch) -> None:
+    torch = pytest.importorskip("torch")
+    functions = torch.nn.functional
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    labels = torch.tensor([0, 1])
+
+    def loss_of(logits: Any, weights: Any, copy: Any) -> Any:
+        both = torch.cat([logits, copy], dim=0)
+        loss = torch.mean(torch.clamp(both * weights, min=-0.5), dim=(0, 1))
+        loss = loss + functions.cross_entropy(logits, labels)
+        loss = loss + functions.mse_loss(functions.softmax(logits, dim=-1), copy)
+        return loss + torch.sum(torch.stack([logits, copy], dim=1) ** 2)
+
+    class Model(ganglion.Model):
+        def train_step(self, data: Any) -> Any:
+            x, y = data
+            self.zero_grad()
+            copy = torch.tensor(y)
+            loss = loss_of(self(x), torch.ones(4, 2) / 2, copy)
+            loss.backward()
+            self.optimizer.apply(
+                [v.value.grad for v in self.trainable_weights], self.trainable_weights
+            )
+            return {"total": loss}
+
+    inputs = ganglion.Input((3,))
+    model = Model(inputs, ganglion.layers.Dense(2, use_bias=False)(inputs))
+    model.set_weights([W])
+    model.compile(ganglion.optimizers.SGD(0.1))
+    weights = torch.tensor(W, requires_grad=True)
+    copy = torch.tensor(X[:, :2])
+    expected = loss_of(torch.tensor(X) @ weights, torch.ones(4, 2) / 2, copy)
+    expected.backward()
+    history = model.fit(X, X[:, :2], batch_size=2, shuffle=False, verbose=0)
+    assert history.history["total"] == pytest.approx([expected.item()], rel=1e-5)
+    new = W - 0.1 * weights.grad.numpy()
+    np.testing.assert_allclose(model.get_weights()[0], new, rtol=1e-4, atol=1e-6)
+    tensor = ops.convert_to_tensor(X)
+    with pytest.raises(TypeError, match="erfinv of PyTorch does not take"):
+        torch.erfinv(tensor)
+    with pytest.raises(TypeError, match="requires a gradient"):
+        torch.cat([tensor, torch.ones(2, 3, requires_grad=True)])

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import tree
+from ganglion.compat.pytorch import copies_of_values
 from ganglion.compiler import registry
 from ganglion.compiler.ir.graph import Value
 from ganglion.system import uncompiled
@@ -90,7 +91,8 @@ def _late_results(
 def _called(model: Any, kind: str, batch: Batch) -> Any:
     model.is_in_own_step = True
     try:
-        return _call(model, kind, batch)
+        with copies_of_values():
+            return _call(model, kind, batch)
     finally:
         model.is_in_own_step = False
 

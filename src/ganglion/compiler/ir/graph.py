@@ -193,6 +193,13 @@ class Operators:
     __slots__ = ()
     __array_ufunc__: Any = None  # so that `ndarray + x` calls x.__radd__
 
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Call the op that does what a function of PyTorch's does, or refuse it."""
+        return call_function("torch_function", function, args, kwargs)
+
     def get_shape(self: Any) -> Sizes:
         """Return the sizes of the axes, as in TensorFlow."""
         return self.shape

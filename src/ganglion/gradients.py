@@ -362,7 +362,7 @@ def value_and_grad(
         with GradientTape(watch_accessed_variables=False) as tape:
             arguments = list(args)
             for number in numbers:
-                arguments[number] = tree.map_leaves(_fresh, arguments[number])
+                arguments[number] = tree.map_leaves(fresh, arguments[number])
             tape.watch([arguments[number] for number in numbers])
             result = fun(*arguments, **kwargs)
         loss = result[0] if has_aux else result
@@ -390,14 +390,14 @@ def grad(
     return differentiated
 
 
-def _fresh(leaf: Any) -> Any:
+def fresh(leaf: Any) -> Any:
     """Return a tensor without its history, so that only its own uses count."""
     if isinstance(leaf, Value):
         return reshape(leaf, shape=leaf.shape)
     if isinstance(leaf, Tensor) and leaf.is_recorded:
         return ops.reshape(leaf, leaf.shape)
     if isinstance(leaf, Variable):
-        return _fresh(leaf.value)
+        return fresh(leaf.value)
     return as_tensor(np.array(ops.convert_to_tensor(leaf)))
 
 

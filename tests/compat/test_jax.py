@@ -207,6 +207,31 @@ def test_gradients_of_single_rows():
     np.testing.assert_allclose(compiled(ROWS), expected)
 
 
+def test_slopes_of_functions_with_many_results():
+    find = namespaces.find
+    x = find("numpy.asarray")([0.5, -1.0, 2.0])
+
+    def cubes(x):
+        return ROWS @ x**3
+
+    slope = ROWS * 3 * np.asarray(x) ** 2
+    for name in ("jacrev", "jacfwd"):
+        np.testing.assert_allclose(find(name)(cubes)(x), slope, rtol=1e-6)
+    bent = find("hessian")(lambda x: (x**3).sum() + x[0] * x[1])
+    second = np.diag(6 * np.asarray(x))
+    second[0, 1] = second[1, 0] = 1
+    np.testing.assert_allclose(bent(x), second, rtol=1e-6)
+    np.testing.assert_allclose(find("jit")(bent)(x), second, rtol=1e-6)
+    both = find("vmap")(bent)(find("numpy.stack")([x, x]))
+    np.testing.assert_allclose(both, [second, second], rtol=1e-6)
+    result, pulled_back = find("vjp")(cubes, x)
+    np.testing.assert_allclose(result, cubes(np.asarray(x)), rtol=1e-6)
+    weights = find("numpy.ones")(len(ROWS))
+    np.testing.assert_allclose(pulled_back(weights)[0], slope.sum(0), rtol=1e-6)
+    with pytest.raises(NotImplementedError, match="must return one array"):
+        find("jacrev")(lambda x: (x, x))(x)
+
+
 @pytest.mark.parametrize(
     ("name", "args", "expected"),
     [

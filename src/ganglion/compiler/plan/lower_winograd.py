@@ -8,17 +8,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from ganglion.compiler.ir.graph import Node, Value
 from ganglion.compiler.plan.kernels import (
-    Axis,
     Buffer,
-    Contract,
     Load,
     Loop,
     Shape,
     View,
+)
+from ganglion.compiler.plan.lower_winograd_by_point import (
+    MIN_PIECES,
+    conv_by_point,
+    grads_by_point,
+    in_pieces,
+    zeros_of,
 )
 from ganglion.compiler.plan.lowering import Lowering, thread_split
 from ganglion.compiler.plan.phases import Phase, phases
@@ -27,18 +30,14 @@ from ganglion.compiler.plan.winograd import (
     LANES,
     SPANS,
     Plane,
-    Points,
     Taps,
     Tiling,
     WinogradConv,
     WinogradGrads,
     WinogradKernel,
-    WinogradOutputs,
-    WinogradPoints,
     WinogradSpread,
     WinogradWeights,
     padded,
-    panels,
     scratch_elements,
     weight_rows,
     widest_panel,
@@ -53,7 +52,6 @@ MAX_SLICES_OF_LARGE = 8  # where those sums are large
 TILE_COST = 1.6  # of a tile with its transforms, in units of its products alone
 MIN_TILES = 48  # of all images: fewer keep few threads busy
 TAPS = ((2, 2), (3, 3), (4, 4), (5, 5))  # of a phase
-MIN_PIECES = 8  # of a kernel, for threads to share
 MAX_STORED = 3  # elements of points that are stored, in units of those of the sums
 MOST_CACHED_WEIGHTS = 256 * 1024  # elements that stay in a second-level cache
 STORED_POINT_COST = 2  # of an element, in units of reading one of the weights
@@ -136,11 +134,6 @@ def _view(low: Lowering, value: Value) -> View:
     return view if view.strides[-1] == 1 else View.of(low.store(value))
 
 
-def _zeros(channels: int) -> Buffer:
-    array = np.zeros(channels, FLOAT)
-    return Buffer(f"zeros{channels}", array.shape, FLOAT, "constant", array)
-
-
 def _cut(tiling: Tiling, most: int, at_once: int) -> Tiling:
     """Cut tiles into at most `at_once` pieces, in blocks of about `most` tiles."""
     images, tiles = tiling.outputs[0], tiling.tiles
@@ -210,7 +203,8 @@ def _convolve(
     most = CACHE // (uncut.points * (channels + widest_panel(target.shape[3])))
     tiling = _cut(uncut, most, low.target.thread_splits)
     if _repays_storing(tiling):
-        _conv_by_point(low, node, planes, parts, target, uncut)
+        weights = _transformed_weights(low, tiling, channels, parts)
+        conv_by_point(low, planes, weights, target, uncut)
     else:
         _emit_conv(low, node, planes, parts, target, tiling, WinogradConv)
 
@@ -322,7 +316,7 @@ def _emit_conv(
     weights = _transformed_weights(low, tiling, channels, parts)
     region = scratch_elements(tiling, channels, out)
     scratch = low.new((tiling.pieces, region), FLOAT, "scratch")
-    name, zeros = f"winograd_{node.op.name}", _zeros(planes[0].shape[3])
+    name, zeros = f"winograd_{node.op.name}", zeros_of(planes[0].shape[3])
     low.emit(kind(name, tiling, planes, scratch, weights, zeros, target))
 
 
@@ -370,7 +364,7 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
             break
     stored = _stored(low, uncut) if slices == 1 else None
     if stored is not None:
-        _grads_by_point(low, stored, planes, parts, Plane(grads, dy.shape))
+        grads_by_point(low, stored, planes, parts, Plane(grads, dy.shape))
         return
     own = channels // plane_groups, padded(dy.shape[3] // groups)
     each = points // row_groups
@@ -383,7 +377,7 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     region = each * sum(map(tiling.stride, own))
     parallel = pieces * plane_groups * groups * row_groups
     scratch = low.new((parallel, region), FLOAT, "scratch")
-    zeros, name = _zeros(max(x.shape[3], dy.shape[3])), "winograd_grads"
+    zeros, name = zeros_of(max(x.shape[3], dy.shape[3])), "winograd_grads"
     views = (planes, scratch, grads, zeros, sums)
     low.emit(WinogradGrads(name, tiling, *views, plane_groups, groups, row_groups))
     low.emit(WinogradKernel("winograd_kernel", taps, tiling.span, sums, parts))
@@ -394,118 +388,7 @@ def _stored(low: Lowering, tiling: Tiling) -> Tiling | None:
     into, tiles, out = tiling.channels, tiling.tiles, tiling.outputs[3]
     if tiles * (into + out) > MAX_STORED * into * out:
         return None
-    return _in_pieces(low, tiling)
-
-
-def _in_pieces(low: Lowering, tiling: Tiling) -> Tiling:
-    """Cut tiles into a piece for each thread, without blocks."""
-    pieces = thread_split(tiling.outputs[0], low.target.thread_splits)
-    if pieces < MIN_PIECES:
-        pieces = low.target.thread_splits
-    piece = -(-tiling.tiles // pieces)
-    return replace(tiling, piece=piece, block=piece)
-
-
-def _conv_by_point(
-    low: Lowering,
-    node: Node,
-    planes: tuple[Plane, ...],
-    parts: tuple[Taps, ...],
-    target: Plane,
-    tiling: Tiling,
-) -> None:
-    """Emit a convolution as a product for each point, whose operands are stored."""
-    tiling = _in_pieces(low, tiling)
-    points, channels, out = tiling.points, tiling.channels, target.shape[3]
-    left = _transformed(low, tiling, planes, is_gradient=False)
-    weights = _transformed_weights(low, tiling, channels, parts)
-    products = _stored_points(low, tiling, out)
-    each = weight_rows(channels)
-    for wide, firsts in _panels_by_width(out).items():
-        panel, point = points * each * wide, each * wide
-        start = firsts[0]
-        low.emit(
-            Contract(
-                "winograd_products",
-                (
-                    Axis(points, left.strides[0], point, products.stride),
-                    Axis(len(firsts), 0, panel, wide),
-                ),
-                (Axis(tiling.tiles, left.strides[1], 0, products.row),),
-                (Axis(wide, 0, 1, 1),),
-                (Axis(channels, 1, wide),),
-                left,
-                View(weights, (point, wide, 1), start * points * each),
-                View(products.buffer, (products.stride, products.row, 1), start),
-            )
-        )
-    scratch = low.new((tiling.pieces, padded(out)), FLOAT, "scratch")
-    form = (tiling, (), scratch, products, target)
-    low.emit(WinogradOutputs("winograd_outputs", *form))
-
-
-def _panels_by_width(channels: int) -> dict[int, list[int]]:
-    """Return the first output channels of adjacent panels of a width.
-
-    >>> _panels_by_width(80)
-    {32: [0, 32], 16: [64]}
-    """
-    firsts: dict[int, list[int]] = {}
-    for start, widths in panels(channels):
-        firsts.setdefault(sum(widths), []).append(start)
-    return firsts
-
-
-def _stored_points(low: Lowering, tiling: Tiling, channels: int) -> Points:
-    """Return memory for the points of all tiles."""
-    # A line more than needed: neither tiles nor points must fall on one another in
-    # a cache.
-    row = -(-channels // LANES) * LANES + LANES
-    stride = tiling.tiles * row + LANES
-    return Points(low.new((tiling.points, stride), FLOAT, "points"), stride, row)
-
-
-def _transformed(
-    low: Lowering, tiling: Tiling, sources: tuple[Plane, ...], is_gradient: bool
-) -> View:
-    """Return the points of all tiles: [point][tile][channel]."""
-    target = _stored_points(low, tiling, sum(plane.shape[3] for plane in sources))
-    zeros = _zeros(max(plane.shape[3] for plane in sources))
-    form = (tiling, sources, zeros, target, is_gradient)
-    low.emit(WinogradPoints("winograd_points", *form))
-    return View(target.buffer, (target.stride, target.row, 1))
-
-
-def _grads_by_point(
-    low: Lowering,
-    tiling: Tiling,
-    planes: tuple[Plane, ...],
-    parts: tuple[Taps, ...],
-    grads: Plane,
-) -> None:
-    """Emit a gradient of weights as a product for each point.
-
-    Its operands are stored, so that large sums need neither be loaded block by block
-    nor be cut into groups that transform the same images and gradients again.
-    """
-    left = _transformed(low, tiling, planes, is_gradient=False)
-    right = _transformed(low, tiling, (grads,), is_gradient=True)
-    channels, out = tiling.channels, tiling.outputs[3]
-    rows, wide = weight_rows(channels), padded(out)
-    sums = low.new((1, tiling.points, rows, wide), FLOAT, "sums")
-    low.emit(
-        Contract(
-            "winograd_sums",
-            (Axis(tiling.points, left.strides[0], right.strides[0], rows * wide),),
-            (Axis(channels, 1, 0, wide),),
-            (Axis(out, 0, 1, 1),),
-            (Axis(tiling.tiles, left.strides[1], right.strides[1]),),
-            left,
-            right,
-            View.of(sums),
-        )
-    )
-    low.emit(WinogradKernel("winograd_kernel", tiling.taps, tiling.span, sums, parts))
+    return in_pieces(low, tiling)
 
 
 def _row_groups(span: int, slices: int) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -397,34 +398,49 @@ def infer(
         args, kwargs = tree.map_leaves(_without_text, (args, kwargs))
         numbers = infer(function, args, kwargs, stretches)
         return tree.map_leaves(lambda x: KerasTensor(x.shape, TEXT), numbers)
+    call = (function, args, kwargs)
+    try:
+        return _infer_with(*call, _STAND_INS, stretches)
+    except ShapeError as error:
+        mismatch = error
+    ways = (
+        partial(_infer_short, *call, stretches),
+        partial(_infer_fitting, *call, stretches),
+        partial(_infer_with, *call, _LONG_STAND_INS, stretches),
+        partial(_infer_fitting, *call, stretches, met=mismatch.sizes),
+        # A layer may meet a size that only its code has: `random.normal((32, 2))`.
+        partial(_infer_with, *call, _STAND_INS, True),
+    )
+    for way in ways:
+        with contextlib.suppress(ShapeError):
+            if (inferred := way()) is not None:
+                return inferred
+    raise mismatch
+
+
+def _infer_with(
+    function: Callable[..., Any],
+    args: Any,
+    kwargs: dict[str, Any],
+    sizes: tuple[int, int],
+    stretches: bool,
+) -> Any:
+    """Infer with unknown axes of two sizes: the result's are those that differ."""
     before, _slices.bounded = _slices.bounded, False
-    sizes = _STAND_INS
     try:
         structure, first = _trace(function, args, kwargs, sizes[0], stretches)
-    except ShapeError as error:
-        fitting = _infer_short(function, args, kwargs, stretches)
-        if fitting is None:
-            fitting = _infer_fitting(function, args, kwargs, stretches, error.sizes)
-        if fitting is not None:
-            return fitting
-        # A layer may meet a size that only its code has: `random.normal((32, 2))`.
-        ways = ((_STAND_INS, True), (_LONG_STAND_INS, stretches))
-        for sizes, stretches in ways:
-            with contextlib.suppress(ShapeError):
-                structure, first = _trace(function, args, kwargs, sizes[0], stretches)
-                break
-        else:
-            raise error from None
-    _, second = _trace(function, args, kwargs, sizes[1], stretches)
-    if len(first) != len(second):
-        raise ValueError(
-            "Cannot infer argument `num` from shape, since the size of that axis is "
-            "not known (None): how many outputs there are depends on it. Give `num`."
-        )
-    traces = [first, second]
-    if _slices.bounded:
-        traces += _trace_small(function, args, kwargs, first)
-    _slices.bounded = before or _slices.bounded
+        _, second = _trace(function, args, kwargs, sizes[1], stretches)
+        if len(first) != len(second):
+            raise ValueError(
+                "Cannot infer argument `num` from shape, since the size of that axis "
+                "is not known (None): how many outputs there are depends on it. Give "
+                "`num`."
+            )
+        traces = [first, second]
+        if _slices.bounded:
+            traces += _trace_small(function, args, kwargs, first)
+    finally:
+        _slices.bounded = before or _slices.bounded
     outputs = [_in_common(values) for values in zip(*traces, strict=True)]
     return tree.pack(structure, outputs)
 
@@ -496,7 +512,7 @@ def _infer_fitting(
     args: Any,
     kwargs: dict[str, Any],
     stretches: bool,
-    met: frozenset[int],
+    met: frozenset[int] = frozenset(),
 ) -> Any:
     """Infer with unknown axes as long as a known one that they meet.
 

@@ -230,6 +230,8 @@ def test_slopes_of_functions_with_many_results():
     np.testing.assert_allclose(pulled_back(weights)[0], slope.sum(0), rtol=1e-6)
     with pytest.raises(NotImplementedError, match="must return one array"):
         find("jacrev")(lambda x: (x, x))(x)
+    with pytest.raises(NotImplementedError, match=r"jax\.jacfwd.*one number"):
+        find("jacfwd")(cubes, argnums=(0, 1))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ def jacrev(fun: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
     """
     if not isinstance(argnums, int):
         raise NotImplementedError(
-            "jax.jacrev: `argnums` must be one number; take the others one by one."
+            "jax.jacrev, jax.jacfwd, jax.hessian: `argnums` must be one number; take "
+            "the others one by one."
         )
 
     @functools.wraps(fun)
@@ -29,8 +30,8 @@ def jacrev(fun: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
             result = fun(*arguments, **kwargs)
         if isinstance(result, (tuple, list, dict)):
             raise NotImplementedError(
-                "jax.jacrev: the function must return one array; join several with "
-                "`jax.numpy.concatenate`."
+                "jax.jacrev, jax.jacfwd, jax.hessian: the function must return one "
+                "array; join several with `jax.numpy.concatenate`."
             )
         return tape.jacobian(result, arguments[argnums], unconnected_gradients="zero")
 

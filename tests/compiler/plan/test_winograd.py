@@ -43,6 +43,12 @@ CASES = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def slow_third_cache(monkeypatch):
+    """Plan for a processor that should not read weights again, on any machine."""
+    monkeypatch.setattr(pipeline, "has_fast_third_cache", lambda: False)
+
+
 @pytest.fixture
 def always(monkeypatch):
     """Use Winograd's method wherever it is possible."""
@@ -459,7 +465,7 @@ def test_many_weights_are_read_once(always, monkeypatch, name, case):
         np.testing.assert_array_equal(result, results[0][:1].repeat(2, 0))
 
 
-def test_points_are_stored_where_blocks_would_read_weights_more_often():
+def test_points_are_stored_where_blocks_would_read_weights_more_often(monkeypatch):
     def stores(images, size, channels):
         x = (images, size, size, channels)
         arrays, attrs = pass_of("conv", 3, x[:3], (channels, channels), ((1, 1),) * 2)
@@ -468,6 +474,8 @@ def test_points_are_stored_where_blocks_would_read_weights_more_often():
     assert stores(128, 8, 128)
     assert not stores(128, 32, 32)  # these weights stay in the cache
     assert not stores(128, 64, 64)
+    monkeypatch.setattr(pipeline, "has_fast_third_cache", lambda: True)
+    assert not stores(128, 8, 128)
 
 
 def test_more_tiles_are_not_stored():

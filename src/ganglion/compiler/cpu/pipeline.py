@@ -9,6 +9,7 @@ from typing import Any
 
 from ganglion import config
 from ganglion.compiler.cpu.column_sums import sum_in_products
+from ganglion.compiler.cpu.features import has_fast_third_cache
 from ganglion.compiler.cpu.fuse_epilogues import fuse_epilogues
 from ganglion.compiler.cpu.in_place import write_in_place
 from ganglion.compiler.cpu.packed_gemm import (
@@ -67,6 +68,7 @@ def _lower(program: Program) -> Plan:
     wants = Preferences(
         thread_splits=CPU.thread_splits,
         winograd=not config.precise(),
+        winograd_by_point=not has_fast_third_cache(),
         scratch_for=scratch_for,
         rounds_products=config.precision() == "bf16",
         pixels_side_by_side=True,

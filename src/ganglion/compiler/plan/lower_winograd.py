@@ -202,7 +202,7 @@ def _convolve(
     uncut = _best(channels, target.shape, taps)
     most = CACHE // (uncut.points * (channels + widest_panel(target.shape[3])))
     tiling = _cut(uncut, most, low.target.thread_splits)
-    if _repays_storing(tiling):
+    if low.target.winograd_by_point and _repays_storing(tiling):
         weights = _transformed_weights(low, tiling, channels, parts)
         conv_by_point(low, planes, weights, target, uncut)
     else:

@@ -91,6 +91,9 @@ class Preferences:
     # for threads, whatever their number; a GPU divides work by itself.
     thread_splits: int = 1
     winograd: bool = False  # convolve by Winograd's method where it pays
+    # Store the points of all tiles where blocks of tiles would read more weights than a
+    # second-level cache holds again and again.
+    winograd_by_point: bool = True
     # Returns the shape of a buffer for packed blocks of a product, None for no packing.
     scratch_for: Callable[[Contract], Shape | None] = never_packed
     rounds_products: bool = False  # round operands of float32 products to bfloat16

@@ -10,8 +10,8 @@ from cpu_checks import check, compiled, pure, ran, same, step_of_model
 from ganglion import config, layers, models, ops, optimizers, saving, utils
 from ganglion.cli.dump import text_of
 from ganglion.compiler.cpu import emit
+from ganglion.compiler.cpu.passes.barriers import Spans, unguarded
 from ganglion.compiler.cpu.pipeline import build
-from ganglion.compiler.cpu.plan import Spans, unguarded
 from ganglion.compiler.cuda import emit as cuda_emit
 from ganglion.compiler.cuda import pipeline as cuda_pipeline
 from ganglion.compiler.cuda.target import GpuSpec

@@ -6,7 +6,7 @@ from exported_models import made, rows_for
 
 import ganglion as keras
 from ganglion import layers
-from ganglion.compiler.cpu.skip_zeros import Nonzeros
+from ganglion.compiler.cpu.passes.skip_zeros import Nonzeros
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 from ganglion.compiler.plan.kernels import Loop
 from ganglion.compiler.plan.time_loop import TimeLoop

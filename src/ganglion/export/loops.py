@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from ganglion.compiler.cpu.skip_zeros import nonzero_lists
+from ganglion.compiler.cpu.passes.skip_zeros import nonzero_lists
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.plan.epilogues import is_map
 from ganglion.compiler.plan.kernels import (

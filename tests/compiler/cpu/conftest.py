@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from ganglion.compiler.cpu import backend, pipeline, skip_zeros, small_gemm
+from ganglion.compiler.cpu import backend, pipeline, small_gemm
+from ganglion.compiler.cpu.passes import skip_zeros
 from ganglion.compiler.cpu.tuning import CPU
 
 

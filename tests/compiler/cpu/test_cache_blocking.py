@@ -7,9 +7,10 @@ import pytest
 from step_programs import step_of
 
 from ganglion.compiler.cpu import backend, tuning
-from ganglion.compiler.cpu import plan as cpu_plan
+from ganglion.compiler.cpu.passes import cache_blocking
+from ganglion.compiler.cpu.passes.cache_blocking import arrange, conflict, tile_local
 from ganglion.compiler.cpu.pipeline import build
-from ganglion.compiler.cpu.plan import Segment, arrange, conflict, tile_local
+from ganglion.compiler.cpu.plan import Segment
 from ganglion.compiler.ir.graph import Constant, Graph, Input, Program
 from ganglion.compiler.ir.pointwise import add, divide, multiply, subtract
 from ganglion.compiler.ir.shaping import broadcast, reshape, sum_
@@ -177,14 +178,14 @@ def test_slices_that_do_not_divide_a_kernel_are_found(plan):
 
 def test_a_plan_with_a_wrong_segment_is_refused(monkeypatch):
     program, _, _ = step_of("mnist-cnn", rows=256, batch=128)
-    arranged = cpu_plan.arrange
+    arranged = cache_blocking.arrange
 
     def longer(kernels):
         kernels_in_order, segments = arranged(kernels)
         first, _ = of_convolution(segments, kernels_in_order)
         return kernels_in_order, (replace(first, last=first.last + 1),)
 
-    monkeypatch.setattr(cpu_plan, "arrange", longer)
+    monkeypatch.setattr(cache_blocking, "arrange", longer)
     with pytest.raises(PlanError, match="cannot share a segment"):
         build(program)
 

@@ -20,12 +20,13 @@ from step_programs import step_of
 from ganglion import config, layers, models, utils
 from ganglion.compiler import cache, reference
 from ganglion.compiler.cpu import backend, jit, tuning
-from ganglion.compiler.cpu import plan as schedule
 from ganglion.compiler.cpu import threads as cpu_threads
 from ganglion.compiler.cpu.backend import Arenas
 from ganglion.compiler.cpu.emit import form_of
+from ganglion.compiler.cpu.passes.barriers import place_barriers, unguarded
+from ganglion.compiler.cpu.passes.fill_intervals import fill_intervals
 from ganglion.compiler.cpu.pipeline import build, verify
-from ganglion.compiler.cpu.plan import Execution
+from ganglion.compiler.cpu.plan import Execution, place_in_arena
 from ganglion.compiler.ir.graph import fixed
 from ganglion.compiler.plan.kernels import Loop
 from ganglion.compiler.plan.plan import PlanError
@@ -272,7 +273,7 @@ def test_memory_used_again_costs_no_barrier(monkeypatch):
         apart[buffer] = end
         end += -(-buffer.nbytes // 64) * 64
     assert plan.arena < end
-    spread = schedule.place_barriers(replace(plan, offsets=apart, arena=end))
+    spread = place_barriers(replace(plan, offsets=apart, arena=end))
     assert barriers_of(spread) == barriers_of(plan)
 
 
@@ -288,22 +289,22 @@ def test_memory_of_two_buffers_counts_as_shared():
         and not (plan.execution[n].one_thread and plan.execution[m].one_thread)
     )
     crowded = replace(plan, offsets=plan.offsets | {second: plan.offsets[first]})
-    assert schedule.unguarded(plan) is None
-    assert schedule.unguarded(crowded) is not None
+    assert unguarded(plan) is None
+    assert unguarded(crowded) is not None
 
 
 def test_intervals_take_what_need_not_wait():
     """Kernels move up to where nothing they touch is written: fewer barriers."""
     program, _, _ = step_of("mnist-cnn", rows=256, batch=128)
     blocked = build(program, after="cache-blocking")
-    filled = schedule.fill_intervals(blocked)
+    filled = fill_intervals(blocked)
     assert {*map(id, filled.kernels)} == {*map(id, blocked.kernels)}
     before, after = (
-        sum(barriers_of(schedule.place_barriers(schedule.place_in_arena(plan))))
+        sum(barriers_of(place_barriers(place_in_arena(plan))))
         for plan in (blocked, filled)
     )
     assert after < before
-    verify(schedule.place_barriers(schedule.place_in_arena(filled)))
+    verify(place_barriers(place_in_arena(filled)))
 
 
 # ---- the cache -----------------------------------------------------------------------

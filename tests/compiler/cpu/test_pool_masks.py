@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from cpu_checks import check, pure
 
-from ganglion.compiler.cpu.pools import mask_pooled
+from ganglion.compiler.cpu.passes.pools import mask_pooled
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.pointwise import less, maximum, multiply, where
 from ganglion.compiler.ir.pooling import max_pool, max_pool_back

@@ -12,8 +12,8 @@ import ganglion
 from ganglion import config, layers, models
 from ganglion.compiler.cpu import emit, jit
 from ganglion.compiler.cpu.jit import Target
+from ganglion.compiler.cpu.passes.skip_zeros import Nonzeros
 from ganglion.compiler.cpu.pipeline import build
-from ganglion.compiler.cpu.skip_zeros import Nonzeros
 from ganglion.compiler.ir.contraction import matmul
 from ganglion.compiler.ir.graph import Graph, Input, Program
 from ganglion.compiler.ir.pointwise import add, cast, divide, fill, maximum, multiply

@@ -11,8 +11,8 @@ from step_programs import step_of
 from ganglion import config
 from ganglion.compiler.cpu import emit, jit
 from ganglion.compiler.cpu.jit import Target
+from ganglion.compiler.cpu.passes.skip_zeros import LOADED, NonzeroBits, Word
 from ganglion.compiler.cpu.pipeline import build
-from ganglion.compiler.cpu.skip_zeros import LOADED, NonzeroBits, Word
 from ganglion.compiler.ir.contraction import conv, conv_kernel
 from ganglion.compiler.ir.graph import Graph, Input, Program
 from ganglion.compiler.ir.pointwise import add, cast, fill, multiply

@@ -10,8 +10,8 @@ from ganglion import layers, models
 from ganglion.compiler.cpu import backend, emit, jit
 from ganglion.compiler.cpu.elementwise import suits_lanes
 from ganglion.compiler.cpu.emit import form_of
+from ganglion.compiler.cpu.passes.barriers import place_barriers
 from ganglion.compiler.cpu.pipeline import build
-from ganglion.compiler.cpu.plan import place_barriers
 from ganglion.compiler.cpu.text import F32, Parameter
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.pointwise import fill

@@ -112,7 +112,9 @@ def program_of(a: Any, b: Any, shape: Shape) -> Any:
     from dataclasses import replace
 
     from ganglion.compiler.cpu import backend, pipeline
-    from ganglion.compiler.cpu.plan import block, place_barriers, place_in_arena
+    from ganglion.compiler.cpu.passes.barriers import place_barriers
+    from ganglion.compiler.cpu.passes.cache_blocking import block
+    from ganglion.compiler.cpu.plan import place_in_arena
     from ganglion.compiler.ir.contraction import matmul
     from ganglion.compiler.ir.graph import Graph, Input, Program
     from ganglion.compiler.ir.shaping import transpose

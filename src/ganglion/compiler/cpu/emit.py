@@ -40,8 +40,8 @@ from ganglion.compiler.cpu.packed_gemm import (
     packed_values,
     told,
 )
+from ganglion.compiler.cpu.passes.skip_zeros import NonzeroBits, Nonzeros
 from ganglion.compiler.cpu.scan_scatter import emit_pool_back, emit_scan, emit_scatter
-from ganglion.compiler.cpu.skip_zeros import NonzeroBits, Nonzeros
 from ganglion.compiler.cpu.small_gemm import (
     ProductKind,
     ProductText,

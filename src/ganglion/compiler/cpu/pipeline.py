@@ -8,25 +8,22 @@ from functools import partial
 from typing import Any
 
 from ganglion import config
-from ganglion.compiler.cpu.column_sums import sum_in_products
 from ganglion.compiler.cpu.features import has_fast_third_cache
-from ganglion.compiler.cpu.fuse_epilogues import fuse_epilogues
-from ganglion.compiler.cpu.in_place import write_in_place
-from ganglion.compiler.cpu.packed_gemm import (
-    scratch_for,
-)
+from ganglion.compiler.cpu.packed_gemm import scratch_for
+from ganglion.compiler.cpu.passes.barriers import place_barriers, unguarded
+from ganglion.compiler.cpu.passes.cache_blocking import block, conflict
+from ganglion.compiler.cpu.passes.column_sums import sum_in_products
+from ganglion.compiler.cpu.passes.fill_intervals import fill_intervals
+from ganglion.compiler.cpu.passes.fuse_epilogues import fuse_epilogues
+from ganglion.compiler.cpu.passes.in_place import write_in_place
+from ganglion.compiler.cpu.passes.pools import into_readers, mask_pooled
+from ganglion.compiler.cpu.passes.skip_zeros import skip_zeros
 from ganglion.compiler.cpu.plan import (
     CpuPlan,
-    block,
-    conflict,
-    fill_intervals,
+    for_one_thread,
     lifetimes,
-    place_barriers,
     place_in_arena,
-    unguarded,
 )
-from ganglion.compiler.cpu.pools import into_readers, mask_pooled
-from ganglion.compiler.cpu.skip_zeros import skip_zeros
 from ganglion.compiler.cpu.small_gemm import goes_by_panels, repays_epilogue
 from ganglion.compiler.cpu.time_loop import split_time_loops
 from ganglion.compiler.cpu.tuning import CPU
@@ -87,6 +84,12 @@ def _may_skip_zeros(product: Contract) -> bool:
 
 def _may_add_columns(product: Contract) -> bool:
     return product.packed is not None or goes_by_panels(product)
+
+
+def _block(plan: Plan) -> CpuPlan:
+    if all(kernel.cost < CPU.worth_sharing for kernel in plan.kernels):
+        return for_one_thread(plan)
+    return block(plan)
 
 
 def _is_shared(plan: CpuPlan) -> bool:
@@ -251,7 +254,7 @@ PIPELINE = Pipeline(
             where=repays_epilogue,
             in_loops=True,
         ),
-        Pass("cache-blocking", "intermediate values stay in a thread's cache", block),
+        Pass("cache-blocking", "intermediate values stay in a thread's cache", _block),
         Pass(
             "in-place",
             "a loop overwrites its input if that is dead: slices take less cache",

@@ -22,7 +22,7 @@ from ganglion.compiler.cpu.gemm import (
     each_tile,
     full_tiles,
 )
-from ganglion.compiler.cpu.skip_zeros import LOADED, NonzeroBits, Nonzeros, Word
+from ganglion.compiler.cpu.passes.skip_zeros import LOADED, NonzeroBits, Nonzeros, Word
 from ganglion.compiler.cpu.text import WIDTH, Val, named
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.plan.kernels import Contract, Index, NonzeroIndices

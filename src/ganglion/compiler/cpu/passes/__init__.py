@@ -1,0 +1,1 @@
+"""Passes over the plan of a step, for the CPU only."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Template
 from unittest.mock import patch
 
-from ganglion.compiler.cpu import amx_gemm, jit, packed_gemm
+from ganglion.compiler.cpu import amx_gemm, jit, packing
 
 NAMES = {
     "configure": amx_gemm.CONFIGURE,
@@ -47,7 +47,7 @@ def emulation() -> Iterator[None]:
         return compiled([emulated(text) for text in texts], target, threads)
 
     with (
-        patch.object(packed_gemm, "multiplies_tiles", lambda: True),
+        patch.object(packing, "multiplies_tiles", lambda: True),
         patch.object(jit, "object_codes", compile_emulated),
         patch.object(jit, "identity", lambda target: f"{identity(target)}, emulated"),
     ):

@@ -12,15 +12,11 @@ from amx_emulation import emulation
 from cpu_checks import compiled, pure, ran, same
 
 import ganglion as keras
-from ganglion.compiler.cpu import features, jit, packed_gemm
+from ganglion.compiler.cpu import features, jit, packing
 from ganglion.compiler.cpu.amx_gemm import AmxContraction
 from ganglion.compiler.cpu.emit import _module, form_of
-from ganglion.compiler.cpu.packed_gemm import (
-    PackedContraction,
-    PackedKind,
-    Rounding,
-    told,
-)
+from ganglion.compiler.cpu.packed_gemm import PackedContraction
+from ganglion.compiler.cpu.packing import PackedKind, Rounding, parametrized
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.contraction import matmul
@@ -45,16 +41,16 @@ def asked_for(monkeypatch):
 def processor(request, monkeypatch):
     """Let the processor multiply bfloat16 in one way or another."""
     way = request.param
-    if way != "float32" and not packed_gemm.multiplies_bf16():
+    if way != "float32" and not packing.multiplies_bf16():
         pytest.skip("this processor cannot multiply bfloat16")
-    if way == "tiles" and not packed_gemm.multiplies_tiles():
+    if way == "tiles" and not packing.multiplies_tiles():
         pytest.skip("this processor has no AMX")
     if way == "emulated tiles":
         with emulation():
             yield way
         return
-    monkeypatch.setattr(packed_gemm, "multiplies_tiles", lambda: way == "tiles")
-    monkeypatch.setattr(packed_gemm, "multiplies_bf16", lambda: way != "float32")
+    monkeypatch.setattr(packing, "multiplies_tiles", lambda: way == "tiles")
+    monkeypatch.setattr(packing, "multiplies_bf16", lambda: way != "float32")
     yield way
 
 
@@ -110,7 +106,7 @@ def test_operands_are_rounded_and_sums_are_float32(processor, sizes, layout):
 def test_bits_do_not_depend_on_threads(processor, layout, monkeypatch):
     sizes = (300, 301, 302)
     if processor == "emulated tiles":  # slow: as many blocks of less
-        monkeypatch.setattr(packed_gemm, "CPU", replace(CPU, **BLOCKS))
+        monkeypatch.setattr(packing, "CPU", replace(CPU, **BLOCKS))
         sizes = (103, 70, 131)
     program, arrays = product(*sizes, layout)
     check_meaning(program, arrays, layout)
@@ -178,7 +174,7 @@ def test_nothing_is_rounded_unless_asked_for(monkeypatch):
 
 def assembly(rounding, cpu, left=False, right=False):
     kind = PackedKind(np.dtype("f4"), 0, left, right, False, False, rounding)
-    product, grid, parameters = told(kind)
+    product, grid, parameters = parametrized(kind)
     packs = AmxContraction if rounding is Rounding.AMX else PackedContraction
     packed = packs(product, grid, False, parameters, rounding)
     text = _module("k", packed.emit())
@@ -214,12 +210,12 @@ def test_processors_that_cannot(cpu):
 
 def test_a_lesser_processor_multiplies_float32(monkeypatch):
     monkeypatch.setenv("GANGLION_CPU", "x86-64-v3")
-    assert not packed_gemm.multiplies_bf16()
-    assert not packed_gemm.multiplies_tiles()
+    assert not packing.multiplies_bf16()
+    assert not packing.multiplies_tiles()
 
 
 def test_code_for_tiles_is_found_by_processors_with_tiles_alone(monkeypatch):
-    monkeypatch.setattr(packed_gemm, "multiplies_tiles", lambda: False)
+    monkeypatch.setattr(packing, "multiplies_tiles", lambda: False)
 
     def keys():
         kernels = build(product(64, 64, 64)[0]).kernels

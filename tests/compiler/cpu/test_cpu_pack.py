@@ -8,7 +8,7 @@ from cpu_checks import check, compiled, pure, ran, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganglion.compiler.cpu import packed_gemm
+from ganglion.compiler.cpu import packing
 from ganglion.compiler.cpu.emit import emit_plan
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.tuning import CPU
@@ -35,7 +35,7 @@ def tuned():
     with pytest.MonkeyPatch.context() as patch:
 
         def tune(**numbers):
-            patch.setattr(packed_gemm, "CPU", replace(CPU, **numbers))
+            patch.setattr(packing, "CPU", replace(CPU, **numbers))
 
         yield tune
 
@@ -100,7 +100,7 @@ def test_products_of_any_size(sizes, layout, blocks, dtype):
     with pytest.MonkeyPatch.context() as patch:
 
         def tune(**numbers):
-            patch.setattr(packed_gemm, "CPU", replace(CPU, **numbers))
+            patch.setattr(packing, "CPU", replace(CPU, **numbers))
 
         program, arrays = product(*sizes, layout, dtype)
         expected = unpacked_result(tune, program, arrays)
@@ -188,7 +188,7 @@ def test_a_batch_of_smaller_ones_is_packed():
 
 @pytest.mark.parametrize("gains", [True, False])
 def test_a_transposed_right_matrix_is_copied_unless_it_is_large(monkeypatch, gains):
-    monkeypatch.setattr(packed_gemm, "gains_from_copies", lambda: gains)
+    monkeypatch.setattr(packing, "gains_from_copies", lambda: gains)
     columns = (CPU.packed_transposed if gains else CPU.packed_bytes) // (4 * 256)
     kernels, blocks = packed(product(64, 256, columns, "nt")[0])
     assert blocks is not None

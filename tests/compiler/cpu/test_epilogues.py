@@ -7,7 +7,7 @@ import pytest
 from cpu_checks import check, compiled, pure, ran, same, step_of_model
 
 from ganglion import layers, models
-from ganglion.compiler.cpu import packed_gemm, pipeline, small_gemm
+from ganglion.compiler.cpu import packing, pipeline, small_gemm
 from ganglion.compiler.cpu.emit import emit_form, form_of
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.tuning import CPU
@@ -41,7 +41,7 @@ def form(request, monkeypatch):
     if request.param == "one text":
         monkeypatch.setattr(small_gemm, "CPU", replace(CPU, epilogue_product=0))
     if request.param == "packed":
-        monkeypatch.setattr(packed_gemm, "CPU", replace(CPU, **PACKED))
+        monkeypatch.setattr(packing, "CPU", replace(CPU, **PACKED))
     return request.param
 
 

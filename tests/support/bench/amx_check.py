@@ -50,13 +50,13 @@ def select(way: str, emulate: bool) -> ExitStack:
     """Have products made in one way, until the stack is closed."""
     from amx_emulation import emulation
 
-    from ganglion.compiler.cpu import packed_gemm
+    from ganglion.compiler.cpu import packing
 
     precision = "float32" if way == "float32" else "bf16"
     stack = ExitStack()
     stack.enter_context(patch.dict(os.environ, GANGLION_PRECISION=precision))
     if way != "AMX":
-        never = patch.object(packed_gemm, "multiplies_tiles", lambda: False)
+        never = patch.object(packing, "multiplies_tiles", lambda: False)
         stack.enter_context(never)
     elif emulate:
         stack.enter_context(emulation())

@@ -30,15 +30,15 @@ from ganglion.compiler.cpu.emitter import Emitted, Emitter
 from ganglion.compiler.cpu.epilogue import FACTS
 from ganglion.compiler.cpu.gemm import Contraction
 from ganglion.compiler.cpu.host_calls import emit_host_call
-from ganglion.compiler.cpu.packed_gemm import (
-    PackedContraction,
+from ganglion.compiler.cpu.packed_gemm import PackedContraction
+from ganglion.compiler.cpu.packing import (
     PackedKind,
     Rounding,
     packed_buffers,
     packed_epilogue,
     packed_kind,
     packed_values,
-    told,
+    parametrized,
 )
 from ganglion.compiler.cpu.passes.skip_zeros import NonzeroBits, Nonzeros
 from ganglion.compiler.cpu.scan_scatter import emit_pool_back, emit_scan, emit_scatter
@@ -481,7 +481,7 @@ def emit_form(form: Form) -> tuple[Signature, str]:
         buffers, epilogue, count = _operands(template, told_buffers(template))
         emitted = ProductText(template, buffers, epilogue, count).emit()
     elif isinstance(template, PackedKind):
-        kernel, grid, fewest = told(template)
+        kernel, grid, fewest = parametrized(template)
         buffers, epilogue, count = _operands(template, packed_buffers(kernel))
         kernel, count = replace(kernel, epilogue=epilogue), max(count, fewest)
         is_amx = template.rounding is Rounding.AMX

@@ -1,35 +1,21 @@
 """Large products: blocks of both matrices are packed, then multiplied tile by tile.
 
-Rows of a large matrix lie pages apart: tiles that read it as it lies wait for memory,
-and evict their own data from the cache. So some columns of the right matrix, over a
-block of the inner axis, are copied into panels as wide as a tile, which stay in the
-second cache; of the left one as many rows as a tile has, which stay in the first. A
-tile then reads both from front to back.
+`packing` decides which products are, and into which blocks they are divided.
 
-Between blocks of the inner axis sums lie where they are stored. They keep their order,
-and so their bits. All sizes and strides are words that the kernel is told when it runs:
-its text depends on the type, and on which matrices are transposed.
+Between blocks of the inner axis, sums are kept where they are stored. Their order does
+not change, and so neither do their bits. All sizes and strides are parameters of the
+kernel: its text depends on the type, and on which matrices are transposed.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Set
 from dataclasses import replace
-from enum import Enum
 from functools import partial
-from itertools import count, islice
-from typing import Any, NamedTuple, Protocol
-
-import numpy as np
+from typing import NamedTuple, Protocol
 
 from ganglion.compiler.cpu.emitter import Emitted, Emitter
 from ganglion.compiler.cpu.epilogue import Epilogue
-from ganglion.compiler.cpu.features import (
-    gains_from_copies,
-    multiplies_bf16,
-    multiplies_tiles,
-)
 from ganglion.compiler.cpu.functions import apply
 from ganglion.compiler.cpu.gemm import (
     Contraction,
@@ -38,13 +24,20 @@ from ganglion.compiler.cpu.gemm import (
     leaves_out,
     piece_of,
 )
+from ganglion.compiler.cpu.packed_tile import ALIGNMENT, Lanes, TileText
+from ganglion.compiler.cpu.packing import (
+    PADDING,
+    Grid,
+    Rounding,
+    RowPanel,
+    packed_buffers,
+    tile_vectors,
+    with_all_rows,
+)
 from ganglion.compiler.cpu.text import (
     BOOL,
     I32,
-    I64,
     WIDTH,
-    Maths,
-    Parameter,
     Position,
     Text,
     Val,
@@ -53,258 +46,11 @@ from ganglion.compiler.cpu.text import (
 )
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.graph import BFLOAT16
-from ganglion.compiler.plan.epilogues import along
-from ganglion.compiler.plan.kernels import Axis, Buffer, Contract, Loop, View
+from ganglion.compiler.plan.kernels import Contract
 
-ALIGNMENT = 64  # bytes, of vectors in panels
-# Elements from one packed row to the next, and rows of vectors behind a panel of
-# columns: at multiples of a page, all would share few lines of the cache.
-ROW_LENGTH, PADDING = 384 + WIDTH, 1
-# Panels of rows that are packed together, where those lie side by side: lines of memory
-# are longer than a tile is high.
-PANELS = 8
-DOT = "@llvm.x86.avx512bf16.dpbf16ps.512"  # adds two products of bfloat16 to a float32
 ROUND = "@llvm.x86.avx512bf16.cvtneps2bf16.512"  # a vector of float32
 ROUND_BOTH = "@llvm.x86.avx512bf16.cvtne2ps2bf16.512"  # of two: the second comes first
-AMX_DEPTH = 32  # elements of bfloat16 in a row of one of AMX' tiles
 MOST_COLUMNS = CPU.packed_columns  # that an epilogue goes on with at once
-
-
-class Grid(NamedTuple):
-    """How a product is cut for threads.
-
-    A piece is one strip of columns, as wide as a tile, of some rows. What a thread has
-    side by side it runs together: the more columns, the seldomer rows are packed, and
-    the other way round. So it has `grain` of them at least.
-    """
-
-    pieces: int  # in all
-    grain: int
-    down: int  # blocks of rows
-    rows: int  # of a block
-    merged: int  # blocks that run together at most
-    strips: int
-    columns: int  # of a block, at most
-    inner: int  # indices of a block, at most
-
-
-def tile_vectors(dtype: np.dtype) -> int:
-    """Return how many vectors of columns a tile has."""
-    return max(1, CPU.packed_vectors * 4 // dtype.itemsize)
-
-
-def grid_of(kernel: Contract) -> Grid:
-    """Return how a product is cut for threads."""
-    (rows,), (columns,), rounding = kernel.rows, kernel.columns, Rounding.of(kernel)
-    high = CPU.amx_rows if rounding is Rounding.AMX else 2 * CPU.packed_rows
-    strips = -(-columns.size // (tile_vectors(kernel.out.buffer.dtype) * WIDTH))
-    each = rows.size
-    if not _rows_of_batch(kernel):
-        tiles = -(-rows.size // high)
-        each = -(-tiles // -(-tiles * high // CPU.packed_block_rows)) * high
-    down, merged = -(-rows.size // each), max(1, CPU.merged_rows // each)
-    pieces = kernel.parallel * down * strips
-    grain = even_grain(pieces, min(strips, CPU.packed_grain))
-    blocks = (CPU.packed_columns, CPU.inner_block)
-    if rounding is Rounding.AMX:
-        wide = CPU.packed_columns if kernel.epilogue else CPU.amx_columns
-        blocks = (wide, CPU.amx_inner)
-    return Grid(pieces, grain, down, each, merged, strips, *blocks)
-
-
-def even_grain(pieces: int, most: int) -> int:
-    """Return how many pieces a thread takes at once: the most that leave equal shares.
-
-    >>> [even_grain(pieces, 8) for pieces in (16, 96, 160, 256, 576)]
-    [1, 2, 3, 4, 3]
-    """
-
-    def largest_share(grain: int) -> int:
-        return -(-pieces // (grain * CPU.many_shares)) * grain
-
-    grains = range(most, 0, -1)
-    least = min(map(largest_share, grains))
-    return next(g for g in grains if largest_share(g) <= CPU.equal_share * least)
-
-
-def _rows_of_batch(kernel: Contract) -> Axis | None:
-    """Return the rows of a product whose batch is nothing but more rows."""
-    (row,), batch = kernel.rows, kernel.batch
-    if len(batch) != 1 or batch[0].right:
-        return None
-    (part,), count = batch, row.size
-    if (part.left, part.out) != (row.left * count, row.out * count):
-        return None
-    return replace(row, size=part.size * count)
-
-
-def _with_all_rows(kernel: Contract) -> tuple[Contract, Grid]:
-    """Return a product with the rows of its batch, where lists of nonzeros permit."""
-    grid, rows, lists = grid_of(kernel), _rows_of_batch(kernel), kernel.nonzeros
-    if rows is None or (lists and grid.rows % lists.group):
-        return kernel, grid
-    merged, parts = replace(kernel, batch=(), rows=(rows,)), kernel.parallel
-    if kernel.epilogue:
-        epilogue = along(kernel.epilogue, merged)
-        if epilogue is None:
-            return kernel, grid
-        merged = replace(merged, epilogue=epilogue)
-    return merged, grid._replace(down=parts)
-
-
-def scratch_for(kernel: Contract) -> tuple[int, ...] | None:
-    """Return the shape of a buffer for packed blocks, None where they do not pay."""
-    if not _is_worth_packing(kernel):
-        return None
-    (inner,), grid, rounding = kernel.inner, grid_of(kernel), Rounding.of(kernel)
-    if rounding is Rounding.AMX:
-        depth = min(-(-inner.size // AMX_DEPTH) * AMX_DEPTH, CPU.amx_inner) // 2
-    else:
-        depth = min(-(-inner.size // WIDTH) * WIDTH, CPU.inner_block)
-    wide = tile_vectors(kernel.out.buffer.dtype) * WIDTH
-    across = min(grid.strips * wide, grid.columns)
-    rows = RowPanel.of(kernel.rows[0].left == 1, rounding)
-    return (-(-grid.pieces // grid.grain), rows.room + across * (depth + PADDING))
-
-
-def _is_worth_packing(kernel: Contract) -> bool:
-    """Return whether a matrix is too large to be used as it lies.
-
-    That is the right one; or the left one if it is transposed, so that its lines lie
-    pages apart. A few rows are too few to read what was packed for them often enough;
-    but a right matrix that is transposed would be copied as a whole otherwise. Along a
-    long inner axis both matrices are prefetched block by block, which takes less than
-    to copy them, if the block of the left one stays in the cache until all columns are
-    done.
-    """
-    (row,), (column,), (inner,) = kernel.rows, kernel.columns, kernel.inner
-    if 1 not in (row.left, inner.left) or 1 not in (column.right, inner.right):
-        return False
-    itemsize = kernel.out.buffer.dtype.itemsize
-    nbytes = column.size * inner.size * itemsize
-    every = nbytes * math.prod(axis.size for axis in kernel.batch if axis.right)
-    rows = _rows_of_batch(kernel) or row
-    if kernel.rounded:  # as they are packed: otherwise they are copied, too
-        return rows.size >= CPU.fewest_packed_rows and column.size >= 2 * WIDTH
-    if column.right != 1:
-        least = CPU.packed_transposed if gains_from_copies() else CPU.packed_bytes
-        return every >= least and column.size >= WIDTH
-    is_long = inner.size >= CPU.blocked_inner and not kernel.batch
-    if is_long and row.left == 1 and row.size <= CPU.prefetched_left:
-        return False
-    apart = row.left == 1 and inner.left * itemsize >= CPU.page_bytes
-    left = rows.size * inner.size * itemsize if apart else 0
-    is_large = max(every, left) >= CPU.packed_bytes and nbytes >= CPU.packed_in_batch
-    return rows.size >= CPU.fewest_packed_rows and is_large
-
-
-def in_blocks(kernel: Contract) -> bool:
-    """Return whether a packed product has several blocks of the inner axis."""
-    return kernel.inner[0].size > grid_of(kernel).inner
-
-
-# ---- one text for all sizes ----------------------------------------------------------
-
-
-class Rounding(Enum):
-    """Whether packed operands are rounded to bfloat16, and how those are multiplied."""
-
-    NONE = "none"
-    WIDENED = "widened"  # stored as float32 again, and multiplied as such
-    PAIRS = "pairs"  # stored side by side: an instruction multiplies and adds both
-    AMX = "amx"  # likewise, in whole matrices of them
-
-    @classmethod
-    def of(cls, kernel: Contract) -> Rounding:
-        """Return how the operands of a product are rounded on this machine."""
-        if not kernel.rounded:
-            return cls.NONE
-        if multiplies_tiles():
-            return cls.AMX
-        return cls.PAIRS if multiplies_bf16() else cls.WIDENED
-
-
-class PackedKind(NamedTuple):
-    """What the text of a packed product depends on, if there are no lists of zeros."""
-
-    dtype: np.dtype
-    batch: int  # axes
-    left_transposed: bool
-    right_transposed: bool
-    sums: bool  # whether the columns of the right operand are added up, too
-    is_long: bool  # whether those sums begin anew with each block
-    rounding: Rounding = Rounding.NONE
-    stores: bool = True  # its result, which may be for its epilogue alone
-    epilogue: Any = None  # the key of it
-
-
-def packed_kind(kernel: Contract) -> PackedKind:
-    """Return the kind of a packed product."""
-    (inner,), (columns,) = kernel.inner, kernel.columns
-    kernel, _ = _with_all_rows(kernel)
-    sums, is_long = kernel.sums is not None, inner.size >= CPU.blocked_inner
-    return PackedKind(
-        kernel.out.buffer.dtype,
-        len(kernel.batch),
-        inner.left != 1,
-        columns.right != 1,
-        sums,
-        sums and is_long,
-        Rounding.of(kernel),
-        kernel.out.buffer.kind != "register",
-    )
-
-
-def packed_epilogue(kernel: Contract) -> Loop | None:
-    """Return the epilogue of a packed product, along its axes as they are told."""
-    return _with_all_rows(kernel)[0].epilogue
-
-
-def packed_values(kernel: Contract) -> tuple[int, ...]:
-    """Return the numbers that a packed product is told, in the order of `told`."""
-    kernel, grid = _with_all_rows(kernel)
-    (rows,), (columns,), (inner,) = kernel.rows, kernel.columns, kernel.inner
-    left = rows.left if inner.left == 1 else inner.left
-    right = inner.right if columns.right == 1 else columns.right
-    offsets = (kernel.left.offset, kernel.right.offset, kernel.out.offset)
-    sizes = (rows.size, columns.size, inner.size, left, right, rows.out)
-    batch = [n for a in kernel.batch for n in (a.size, a.left, a.right, a.out)]
-    return (*grid, *offsets, *sizes, *batch)
-
-
-def packed_buffers(kernel: Contract) -> list[Buffer]:
-    """Return the buffers of a packed product."""
-    assert kernel.packed is not None
-    sums = [kernel.sums] if kernel.sums else []
-    views = (kernel.left, kernel.right, kernel.out)
-    return [*(view.buffer for view in views), kernel.packed, *sums]
-
-
-def told(kind: PackedKind) -> tuple[Contract, Grid, int]:
-    """Return a product whose numbers are parameters, and how many those are."""
-    numbers = map(Parameter, count())
-    grid = Grid(*islice(numbers, len(Grid._fields)))
-    offsets = tuple(islice(numbers, 3))
-    rows, columns, inner, left, right, out = islice(numbers, 6)
-    batch = tuple(Axis(*islice(numbers, 4)) for _ in range(kind.batch))
-    packed = Buffer("packed", (), kind.dtype, "arena")
-    sums = Buffer("sums", (), kind.dtype, "arena") if kind.sums else None
-    places = {"left": "arena", "right": "arena"}
-    places["out"] = "arena" if kind.stores else "register"
-    a, b, c = (
-        View(Buffer(name, (), kind.dtype, place), (), offset)
-        for (name, place), offset in zip(places.items(), offsets, strict=True)
-    )
-    down, across = (1, left) if kind.left_transposed else (left, 1)
-    below, beside = (1, right) if kind.right_transposed else (right, 1)
-    row, column = Axis(rows, down, 0, out), Axis(columns, 0, beside, 1)
-    step = (Axis(inner, across, below, 0),)
-    product = Contract("matmul", batch, (row,), (column,), step, a, b, c)
-    product = replace(product, packed=packed, sums=sums)
-    return product, grid, next(numbers).number
-
-
-# ---- text ----------------------------------------------------------------------------
 
 
 class Run(NamedTuple):
@@ -331,36 +77,6 @@ class Block(NamedTuple):
     at: list[str]  # of the batch, and of the first row and column
     row: str
     column: str
-
-
-class RowPanel(NamedTuple):
-    """How the packed rows of a tile lie: how far apart, and from one index to the next.
-
-    Those whose elements lie side by side in memory are copied as they are.
-    """
-
-    apart: int
-    step: int
-    high: int  # rows of a panel
-    size: int  # elements of one
-    together: int  # panels that are packed at once
-
-    @property
-    def room(self) -> int:
-        """Elements of those, in whole lines of a cache."""
-        return self.together * self.size
-
-    @classmethod
-    def of(cls, transposed: bool, rounding: Rounding) -> RowPanel:
-        """Return the panel of a matrix, whose rows may be side by side."""
-        high = CPU.packed_rows
-        if rounding is Rounding.AMX:  # whose tiles have rows, however those lay
-            high = CPU.amx_rows
-            together = CPU.amx_panels if transposed else 1
-            return cls(ROW_LENGTH, 1, high, high * ROW_LENGTH, together)
-        if transposed:
-            return cls(1, WIDTH, high, WIDTH * ROW_LENGTH, PANELS)
-        return cls(ROW_LENGTH, 1, high, high * ROW_LENGTH, 1)
 
 
 class Panels(NamedTuple):
@@ -417,7 +133,7 @@ class PackedContraction:
     def of(cls, kernel: Contract) -> PackedContraction:
         """Return a product that has its sizes in its text."""
         is_long = kernel.inner[0].size >= CPU.blocked_inner
-        return cls(*_with_all_rows(kernel), is_long)
+        return cls(*with_all_rows(kernel), is_long)
 
     def emit(self) -> Emitted:
         """Emit a loop over runs of pieces that lie side by side."""
@@ -925,163 +641,3 @@ class PackedContraction:
             for number, some in enumerate(which)
         ]
         return self.neighbours(*vectors) if self.pairs else vectors[0]
-
-
-class Lanes:
-    """Loads and stores of whole vectors, or of those lanes that are before an end."""
-
-    def __init__(self, maths: Maths, dtype: np.dtype, mask: str = "") -> None:
-        self.text, self.dtype, self.mask = maths.text, dtype, mask
-        self.kind = lanes(llvm_type(dtype), WIDTH)
-        self.suffix = f"v{WIDTH}f{8 * dtype.itemsize}.p0"
-        self.align = dtype.itemsize
-
-    @classmethod
-    def before(cls, maths: Maths, dtype: np.dtype, count: str) -> Lanes:
-        """Return those lanes whose number is less than a count."""
-        limit = maths.splat(Val(count, I64, 1), WIDTH).name
-        numbers = ", ".join(f"i64 {lane}" for lane in range(WIDTH))
-        mask = maths.text.let(f"icmp slt <{WIDTH} x i64> <{numbers}>, {limit}")
-        return cls(maths, dtype, mask)
-
-    def load(self, address: str) -> Val:
-        """Load a vector; lanes that are left out are zero."""
-        if not self.mask:
-            source = f"load {self.kind}, ptr {address}, align {self.align}"
-            return Val(self.text.let(source), self.dtype, WIDTH)
-        flags, name = f"<{WIDTH} x i1>", f"@llvm.masked.load.{self.suffix}"
-        self.text.declare(f"declare {self.kind} {name}(ptr, i32, {flags}, {self.kind})")
-        passed = f"ptr {address}, i32 {self.align}, {flags} {self.mask}"
-        passed = f"{passed}, {self.kind} zeroinitializer"
-        value = self.text.let(f"call {self.kind} {name}({passed})")
-        return Val(value, self.dtype, WIDTH)
-
-    def store(self, value: Val, address: str) -> None:
-        """Store a vector."""
-        stored = f"{self.kind} {value.name}, ptr {address}"
-        if not self.mask:
-            self.text.do(f"store {stored}, align {self.align}")
-            return
-        flags, name = f"<{WIDTH} x i1>", f"@llvm.masked.store.{self.suffix}"
-        self.text.declare(f"declare void {name}({self.kind}, ptr, i32, {flags})")
-        passed = f"{stored}, i32 {self.align}, {flags} {self.mask}"
-        self.text.do(f"call void {name}({passed})")
-
-
-class TileText:
-    """The function that multiplies a packed panel of rows by one of columns."""
-
-    PARAMETERS = (
-        "ptr noalias %a, ptr noalias %b, ptr noalias %c, i64 %inner, i64 %stride, "
-        "i64 %columns, i1 %first"
-    )
-
-    def __init__(
-        self,
-        rows: int,
-        vectors: int,
-        wide: int,
-        left: RowPanel,
-        dtype: np.dtype,
-        pairs: bool,
-    ) -> None:
-        self.name, self.left = f"tile{rows}x{vectors}", left
-        # Pairs of bfloat16 are words, until an instruction multiplies them.
-        self.packed = I32 if pairs else dtype
-        self.text = Text(self.name, self.PARAMETERS)
-        self.maths = Maths(self.text)
-        self.rows, self.vectors, self.wide, self.dtype = rows, vectors, wide, dtype
-        self.element = llvm_type(dtype)
-
-    def emit(self) -> str:
-        """Return the function's text."""
-        text = self.text
-        zero = self.maths.constant(0, self.dtype, WIDTH)
-        full = text.let(f"icmp sge i64 %columns, {self.vectors * WIDTH}")
-        stored = text.let("xor i1 %first, true")
-        sums = [zero] * (self.rows * self.vectors)
-        for is_full in (True, False):
-            sums = self._begun(sums, full, stored, is_full)
-        self._prefetch_next()
-        sums = text.carry(0, "%inner", 1, sums, self._step)
-        text.when(
-            full, lambda: self._store(sums, True), lambda: self._store(sums, False)
-        )
-        return text.finish().replace("define void", "define internal void", 1)
-
-    def _lanes(self, is_full: bool) -> list[Lanes]:
-        if is_full:
-            return [Lanes(self.maths, self.dtype)] * self.vectors
-        counts = [self.text.add("%columns", -v * WIDTH) for v in range(self.vectors)]
-        return [Lanes.before(self.maths, self.dtype, count) for count in counts]
-
-    def _addresses(self) -> Iterator[tuple[int, str]]:
-        text, row = self.text, "%c"
-        for number in range(self.rows):
-            if number:
-                row = text.address(row, self.element, "%stride")
-            for vector in range(self.vectors):
-                yield vector, text.address(row, self.element, vector * WIDTH)
-
-    def _begun(
-        self, sums: list[Val], full: str, stored: str, is_full: bool
-    ) -> list[Val]:
-        """Return the sums of the blocks before, as they are stored."""
-        text = self.text
-        if not is_full:
-            full = text.let(f"xor i1 {full}, true")
-        some = text.let(f"and i1 {stored}, {full}")
-        once = text.let(f"zext i1 {some} to i64")
-
-        def load(_: str, carried: list[Val]) -> list[Val]:
-            which = self._lanes(is_full)
-            return [which[vector].load(at) for vector, at in self._addresses()]
-
-        return text.carry("0", once, 1, sums, load)
-
-    def _prefetch_next(self) -> None:
-        """Have the sums of the next tile brought near while this one is computed."""
-        name = "@llvm.prefetch.p0"
-        self.text.declare(f"declare void {name}(ptr, i32, i32, i32)")
-        for _, at in self._addresses():
-            ahead = self.text.address(at, self.element, self.wide)
-            self.text.do(f"call void {name}(ptr {ahead}, i32 0, i32 3, i32 1)")
-
-    def _store(self, sums: list[Val], is_full: bool) -> None:
-        which = self._lanes(is_full)
-        for total, (vector, at) in zip(sums, self._addresses(), strict=True):
-            which[vector].store(total, at)
-
-    def _step(self, index: str, sums: list[Val]) -> list[Val]:
-        """Add the products of one element a row and the vectors of columns."""
-        text, element = self.text, llvm_type(self.packed)
-        a = text.address("%a", element, text.times(index, self.left.step))
-        b = text.address("%b", element, text.times(index, self.wide))
-        kind, right = lanes(element, WIDTH), []
-        for vector in range(self.vectors):
-            at = text.address(b, element, vector * WIDTH)
-            name = text.let(f"load {kind}, ptr {at}, align {ALIGNMENT}")
-            right.append(Val(name, self.packed, WIDTH))
-        results = []
-        for row in range(self.rows):
-            at = text.address(a, element, row * self.left.apart)
-            size = self.packed.itemsize
-            name = text.let(f"load {element}, ptr {at}, align {size}")
-            copies = self.maths.splat(Val(name, self.packed, 1), WIDTH)
-            for vector in range(self.vectors):
-                old = sums[row * self.vectors + vector]
-                results.append(self._added(copies, right[vector], old))
-        return results
-
-    def _added(self, left: Val, right: Val, old: Val) -> Val:
-        """Return sums with the products of a step."""
-        if self.packed == self.dtype:
-            return self.maths.fma(left, right, old)
-        text, pairs = self.text, f"<{2 * WIDTH} x bfloat>"
-        text.declare(f"declare {old.type} {DOT}({old.type}, {pairs}, {pairs})")
-        passed = [f"{old.type} {old.name}"]
-        for value in (left, right):
-            name = text.let(f"bitcast {value.type} {value.name} to {pairs}")
-            passed.append(f"{pairs} {name}")
-        name = text.let(f"call {old.type} {DOT}({', '.join(passed)})")
-        return Val(name, self.dtype, WIDTH)

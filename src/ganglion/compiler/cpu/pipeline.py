@@ -9,7 +9,7 @@ from typing import Any
 
 from ganglion import config
 from ganglion.compiler.cpu.features import has_fast_third_cache
-from ganglion.compiler.cpu.packed_gemm import scratch_for
+from ganglion.compiler.cpu.packing import scratch_for
 from ganglion.compiler.cpu.passes.barriers import place_barriers, unguarded
 from ganglion.compiler.cpu.passes.cache_blocking import block, conflict
 from ganglion.compiler.cpu.passes.column_sums import sum_in_products

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ganglion.compiler.cpu import gemm, packed_gemm
+from ganglion.compiler.cpu import gemm, packing
 from ganglion.compiler.cpu.elementwise import fails_at_zero, is_gathered
 from ganglion.compiler.cpu.small_gemm import repays_epilogue
 from ganglion.compiler.cpu.tuning import CPU
@@ -171,7 +171,7 @@ def sums_stay(product: Contract) -> bool:
 
     They are not if the inner axis is blocked: partial sums are stored between blocks.
     """
-    in_blocks = packed_gemm.in_blocks if product.packed else gemm.in_blocks
+    in_blocks = packing.in_blocks if product.packed else gemm.in_blocks
     return not in_blocks(product)
 
 

@@ -390,7 +390,7 @@ class Scope:
         self.grads: dict[Variable, Value] = {}  # see `gradients.backward`
         self._versions: dict[Variable, list[Value]] = {}
         self.losses: list[Value] = []
-        self.limits: list[Any] = []  # see `ops.bounds`
+        self.limits: list[Any] = []  # see `ops.index_limits`
         self.loss_owners: list[Any] = []  # the layer that added each
         self.trainable: frozenset[Variable] | None = None
         self.shared_calls: dict[Any, Any] = {}  # see `functional.shared`

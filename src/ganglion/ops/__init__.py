@@ -15,7 +15,6 @@ from ganglion.ops import (
     adaptive,
     algebra,
     bitwise,
-    blocks,
     choices,
     complex_numbers,
     control,
@@ -26,21 +25,22 @@ from ganglion.ops import (
     fourier,
     image,
     indexing,
+    joining,
     linalg,
     nn,
     numpy,
+    patches,
     products,
     reduction,
     shapes,
-    spaces,
     while_loops,
+    window_functions,
     windows,
 )
 from ganglion.ops.activation import *
 from ganglion.ops.adaptive import *
 from ganglion.ops.algebra import *
 from ganglion.ops.bitwise import *
-from ganglion.ops.blocks import *
 from ganglion.ops.choices import *
 from ganglion.ops.complex_numbers import *
 from ganglion.ops.control import *
@@ -51,6 +51,7 @@ from ganglion.ops.dispatch import op
 from ganglion.ops.elementary import *
 from ganglion.ops.fourier import *
 from ganglion.ops.indexing import *
+from ganglion.ops.joining import *
 from ganglion.ops.linalg import *
 from ganglion.ops.nn import *
 from ganglion.ops.numpy import *
@@ -59,11 +60,12 @@ from ganglion.ops.order.nan_reduction import *
 from ganglion.ops.order.quantiles import *
 from ganglion.ops.order.segments import *
 from ganglion.ops.order.sorting import *
+from ganglion.ops.patches import *
 from ganglion.ops.products import *
 from ganglion.ops.reduction import *
 from ganglion.ops.shapes import *
-from ganglion.ops.spaces import *
 from ganglion.ops.while_loops import *
+from ganglion.ops.window_functions import *
 from ganglion.ops.windows import *
 
 __all__ = ["image", "op"]
@@ -71,7 +73,6 @@ __all__ += activation.__all__
 __all__ += adaptive.__all__
 __all__ += algebra.__all__
 __all__ += bitwise.__all__
-__all__ += blocks.__all__
 __all__ += choices.__all__
 __all__ += complex_numbers.__all__
 __all__ += control.__all__
@@ -81,18 +82,20 @@ __all__ += custom.__all__
 __all__ += elementary.__all__
 __all__ += fourier.__all__
 __all__ += indexing.__all__
+__all__ += joining.__all__
 __all__ += linalg.__all__
+__all__ += nan_reduction.__all__
 __all__ += nn.__all__
 __all__ += numpy.__all__
-__all__ += nan_reduction.__all__
-__all__ += quantiles.__all__
-__all__ += segments.__all__
-__all__ += sorting.__all__
+__all__ += patches.__all__
 __all__ += products.__all__
+__all__ += quantiles.__all__
 __all__ += reduction.__all__
+__all__ += segments.__all__
 __all__ += shapes.__all__
-__all__ += spaces.__all__
+__all__ += sorting.__all__
 __all__ += while_loops.__all__
+__all__ += window_functions.__all__
 __all__ += windows.__all__
 
 # The functions of the operators and methods of values: `a + b` is `add(a, b)`.

@@ -12,8 +12,9 @@ from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir import shaping as s
 from ganglion.compiler.ir.graph import Value
 from ganglion.ops.dispatch import axes_of, floating, floating_unless_whole, op
+from ganglion.ops.joining import split
 from ganglion.ops.numpy import clip, divide, multiply
-from ganglion.ops.shapes import moveaxis, split
+from ganglion.ops.shapes import moveaxis
 
 __all__ = [
     "celu", "elu", "gelu", "glu", "hard_shrink", "hard_sigmoid", "hard_silu",

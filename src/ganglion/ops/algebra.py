@@ -24,10 +24,11 @@ from ganglion.ops.dispatch import (
     stretch,
 )
 from ganglion.ops.indexing import diag
+from ganglion.ops.joining import stack
 from ganglion.ops.numpy import clip, sqrt
 from ganglion.ops.products import matmul
 from ganglion.ops.reduction import mean
-from ganglion.ops.shapes import flip, moveaxis, slice_axis, stack
+from ganglion.ops.shapes import flip, moveaxis, slice_axis
 from ganglion.ops.windows import conv
 from ganglion.variables import read
 

@@ -1,4 +1,4 @@
-"""The bits of integers: logic and shifts, named as in NumPy."""
+"""The bits of numbers: logic and shifts of integers, named as in NumPy; views."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from ganglion.compiler.ir import pointwise as p
-from ganglion.compiler.ir.graph import Constant, Op, Value
+from ganglion.compiler.ir.graph import Constant, Op, ShapeError, Value
+from ganglion.compiler.ir.host import host_op
 from ganglion.compiler.ir.shaping import fill
 from ganglion.ops.dispatch import astype, op, promoted, stretch
 from ganglion.variables import read
 
 __all__ = [
     "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or",
-    "bitwise_right_shift", "bitwise_xor", "left_shift", "right_shift",
+    "bitwise_right_shift", "bitwise_xor", "left_shift", "right_shift", "view",
 ]  # fmt: skip
 
 
@@ -117,3 +118,32 @@ def bitwise_left_shift(x: Any, y: Any) -> Any:
 def bitwise_right_shift(x: Any, y: Any) -> Any:
     """Divide by 2**y and round down."""
     return right_shift(x, y)
+
+
+def _view_type(x: Value, old_dtype: str, dtype: str) -> tuple[tuple[int, ...], Any]:
+    new, old = np.dtype(dtype), np.dtype(old_dtype)
+    if new.itemsize == old.itemsize:
+        return x.shape, new
+    if not x.shape:
+        raise ShapeError("a scalar cannot be seen as a type of another size")
+    last, rest = divmod(x.shape[-1] * old.itemsize, new.itemsize)
+    if rest:
+        raise ShapeError(f"the last axis of {x.type_text} is no row of {dtype}")
+    return (*x.shape[:-1], last), new
+
+
+def _viewed(x: np.ndarray, old_dtype: str, dtype: str) -> np.ndarray:
+    # 16-bit floats are computed with as float32: their own bits are needed here.
+    return np.ascontiguousarray(x, old_dtype).view(dtype)
+
+
+_VIEW: Op = host_op("view", _view_type, _viewed)
+
+
+@op
+def view(x: Any, dtype: Any = None) -> Any:
+    """Return the same bits as another type."""
+    value = read(x)
+    if dtype is None:
+        return value
+    return _VIEW(value, old_dtype=value.dtype.name, dtype=np.dtype(dtype).name)

@@ -15,6 +15,7 @@ from ganglion import config
 from ganglion.compiler.ir.graph import Value
 from ganglion.ops.dispatch import astype, floating, op
 from ganglion.ops.elementary import arctan
+from ganglion.ops.joining import concatenate, stack
 from ganglion.ops.numpy import (
     clip,
     cos,
@@ -31,13 +32,7 @@ from ganglion.ops.numpy import (
 from ganglion.ops.products import matmul
 from ganglion.ops.reduction import max as largest
 from ganglion.ops.reduction import min as smallest
-from ganglion.ops.shapes import (
-    concatenate,
-    expand_dims,
-    reshape,
-    stack,
-    swapaxes,
-)
+from ganglion.ops.shapes import expand_dims, reshape, swapaxes
 from ganglion.variables import read
 
 __all__ = [

@@ -15,8 +15,9 @@ from ganglion.compiler.ir.host import Typed, host_op
 from ganglion.compiler.ir.shaping import fill
 from ganglion.ops.dispatch import astype, floating, op, promoted
 from ganglion.ops.elementary import arctan2
+from ganglion.ops.joining import stack
 from ganglion.ops.numpy import cos, exp, hypot, log, sin, where
-from ganglion.ops.shapes import slice_axis, squeeze, stack
+from ganglion.ops.shapes import slice_axis, squeeze
 from ganglion.variables import read
 
 __all__ = [

@@ -13,8 +13,9 @@ from ganglion import tree
 from ganglion.compiler.ir.graph import ShapeError, Value
 from ganglion.compiler.ir.scan import make_scan
 from ganglion.ops.dispatch import astype, one_axis, op, stretch
+from ganglion.ops.joining import concatenate, stack
 from ganglion.ops.reduction import sum as sum_
-from ganglion.ops.shapes import concatenate, flip, moveaxis, reshape, stack
+from ganglion.ops.shapes import flip, moveaxis, reshape
 from ganglion.tensors import evaluated
 from ganglion.variables import Scope, current_scope, read
 

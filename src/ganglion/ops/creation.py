@@ -1,4 +1,4 @@
-"""Arrays made from nothing: filled, counted, diagonal, one-hot."""
+"""New arrays: filled, evenly spaced, diagonal, one-hot."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ from ganglion.ops.dispatch import (
     promoted,
     stretch,
 )
+from ganglion.ops.numpy import absolute, log, multiply, power, sign, where
 from ganglion.ops.shapes import each_size, exact_sizes, expand_dims, moveaxis
 from ganglion.variables import read
 
 __all__ = [
     "arange", "array", "copy", "empty", "empty_like", "eye", "full", "full_like",
-    "identity", "linspace", "one_hot", "ones", "ones_like", "tri", "tril", "triu",
-    "zeros", "zeros_like",
+    "geomspace", "identity", "linspace", "logspace", "one_hot", "ones", "ones_like",
+    "tri", "tril", "triu", "zeros", "zeros_like",
 ]  # fmt: skip
 
 
@@ -216,3 +217,65 @@ def array(x: Any, dtype: Any = None) -> Any:
 def copy(x: Any) -> Any:
     """Return an equal array."""
     return read(x)
+
+
+def _float_type(*bounds: Any, dtype: Any) -> Any:
+    """Return the requested type, or the float type of the bounds."""
+    if dtype is not None:
+        return dtype
+    strong = [floating(x) for x in bounds if not is_weak(x)]
+    return common_type(strong) if strong else config.floatx()
+
+
+@op
+def logspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    base: Any = 10,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Any:
+    """Make numbers with evenly spaced logarithms, from base**start to base**stop."""
+    kind = _float_type(start, stop, dtype=dtype)
+    exponents = linspace(start, stop, num, endpoint, axis=axis)
+    bases = astype(base, exponents.dtype)
+    return astype(power(bases, exponents), kind)
+
+
+@op
+def geomspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Any:
+    """Make numbers that grow by one factor, from start to stop."""
+    kind = _float_type(start, stop, dtype=dtype)
+    first, last = floating(start), floating(stop)
+    ends = (log(absolute(first)), log(absolute(last)))
+    sizes = p.exp(linspace(*ends, num, endpoint, axis=axis))
+    signs = linspace(sign(first), sign(first), num, axis=axis)
+    return astype(_with_ends(multiply(sizes, signs), start, stop, endpoint, axis), kind)
+
+
+def _with_ends(line: Value, start: Any, stop: Any, endpoint: bool, axis: int) -> Value:
+    """Put in both ends exactly, whatever the rounding on the way."""
+    axis %= line.ndim
+    count = line.shape[axis]
+    numbers = np.arange(count).reshape(
+        *(n if i == axis else 1 for i, n in enumerate(line.shape))
+    )
+    line = where(Constant(numbers == 0), _column(start, line, axis), line)
+    if endpoint and count > 1:
+        line = where(Constant(numbers == count - 1), _column(stop, line, axis), line)
+    return line
+
+
+def _column(end: Any, line: Value, axis: int) -> Value:
+    value = astype(end, line.dtype)
+    column: Value = expand_dims(value, axis) if value.ndim else value
+    return column

@@ -20,15 +20,9 @@ from ganglion.ops.control import scan
 from ganglion.ops.creation import one_hot
 from ganglion.ops.dispatch import astype, common_type, floating, op
 from ganglion.ops.indexing import take_along_axis
+from ganglion.ops.joining import concatenate, pad
 from ganglion.ops.numpy import logaddexp, where
-from ganglion.ops.shapes import (
-    broadcast_to,
-    concatenate,
-    expand_dims,
-    pad,
-    reshape,
-    transpose,
-)
+from ganglion.ops.shapes import broadcast_to, expand_dims, reshape, transpose
 from ganglion.variables import read
 
 __all__ = ["ctc_decode", "ctc_loss"]

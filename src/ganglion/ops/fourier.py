@@ -16,10 +16,11 @@ from ganglion.compiler.ir.host import host_op, host_record, items
 from ganglion.compiler.ir.shaping import fill
 from ganglion.ops.dispatch import astype, op
 from ganglion.ops.indexing import take
+from ganglion.ops.joining import pad
 from ganglion.ops.linalg import promoted_floats
 from ganglion.ops.numpy import where
 from ganglion.ops.order.segments import segment_sum
-from ganglion.ops.shapes import broadcast_to, moveaxis, pad, reshape, slice_axis
+from ganglion.ops.shapes import broadcast_to, moveaxis, reshape, slice_axis
 from ganglion.variables import read
 
 __all__ = [

@@ -13,24 +13,18 @@ from ganglion.compiler.ir import arrays, contraction
 from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir import shaping as s
 from ganglion.compiler.ir.graph import Constant, ShapeError, Value, call_function
-from ganglion.ops.bounds import require_range
 from ganglion.ops.dispatch import astype, numeric, one_axis, op, stretch, unknown_like
-from ganglion.ops.numpy import clip
+from ganglion.ops.index_limits import require_range
+from ganglion.ops.joining import stack
+from ganglion.ops.numpy import clip, floor_divide, mod
 from ganglion.ops.reduction import sum as sums
-from ganglion.ops.shapes import (
-    expand_dims,
-    gathered,
-    is_one,
-    moveaxis,
-    slice_axis,
-    stack,
-)
+from ganglion.ops.shapes import expand_dims, gathered, is_one, moveaxis, slice_axis
 from ganglion.tensors import has_numbers
 from ganglion.variables import read
 
 __all__ = [
-    "diag", "diagonal", "get_item", "getitem", "scatter", "scatter_update",
-    "slice", "slice_update", "take", "take_along_axis", "top_k", "trace",
+    "diag", "diagonal", "get_item", "getitem", "scatter", "scatter_update", "slice",
+    "slice_update", "take", "take_along_axis", "top_k", "trace", "unravel_index",
 ]  # fmt: skip
 
 
@@ -425,3 +419,14 @@ def diag(x: Any, k: int = 0) -> Any:
 def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """Add up a diagonal."""
     return sums(diagonal(x, offset=offset, axis1=axis1, axis2=axis2), axis=-1)
+
+
+@op
+def unravel_index(indices: Any, shape: Any) -> Any:
+    """Return the index along each axis of positions in a flattened array."""
+    flat = read(indices)
+    rest, places = flat, []
+    for size in reversed([int(n) for n in shape]):
+        places.append(mod(rest, astype(size, flat.dtype)))
+        rest = floor_divide(rest, astype(size, flat.dtype))
+    return tuple(reversed(places))

@@ -16,7 +16,6 @@ from ganglion.compiler.ir.gradient import backpropagate
 from ganglion.compiler.ir.graph import Constant, Node, ShapeError, Value
 from ganglion.dtypes import finfo
 from ganglion.ops.activation import log_softmax, softmax, softplus_parts
-from ganglion.ops.bounds import require_range
 from ganglion.ops.creation import one_hot
 from ganglion.ops.dispatch import (
     astype,
@@ -26,11 +25,13 @@ from ganglion.ops.dispatch import (
     op,
     promoted,
 )
+from ganglion.ops.index_limits import require_range
 from ganglion.ops.linalg import norm
 from ganglion.ops.numpy import (
     clip,
     divide,
     log,
+    log10,
     logical_and,
     maximum,
     multiply,
@@ -47,7 +48,7 @@ from ganglion.variables import read
 __all__ = [
     "batch_normalization", "binary_crossentropy", "categorical_crossentropy",
     "dot_product_attention", "in_top_k", "layer_normalization", "moments", "multi_hot",
-    "normalize", "rms_normalization", "sparse_categorical_crossentropy",
+    "normalize", "psnr", "rms_normalization", "sparse_categorical_crossentropy",
 ]  # fmt: skip
 
 
@@ -411,3 +412,13 @@ def _read_values(weights: Value, value: Value, groups: int) -> Value:
     split = s.reshape(weights, shape=(batch, heads // groups, groups, times, keys))
     outputs = einsum("bkgts,bskd->btkgd", split, value)
     return s.reshape(outputs, shape=(batch, times, heads, value.shape[3]))
+
+
+@op
+def psnr(x1: Any, x2: Any, max_val: Any) -> Any:
+    """Return the peak signal-to-noise ratio of two images, in decibels."""
+    a, b = map(floating, promoted(x1, x2))
+    if read(x1).shape != read(x2).shape:
+        raise ShapeError(f"psnr: shapes {a.shape} and {b.shape} differ")
+    noise = mean(square(a - b))
+    return 20.0 * log10(astype(max_val, a.dtype)) - 10.0 * log10(noise)

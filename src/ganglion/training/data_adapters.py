@@ -17,7 +17,7 @@ import numpy as np
 from ganglion import config, keras2, tree
 from ganglion.compiler.ir.shaping import is_float
 from ganglion.layers.preprocessing.words import as_text_array, is_text
-from ganglion.ops.bounds import Limit
+from ganglion.ops.index_limits import Limit
 from ganglion.system.prefetch import ahead_if_slow
 from ganglion.system.records import record
 from ganglion.training.compile_utils import Outputs, get_loss, is_structured

@@ -35,7 +35,7 @@ from ganglion.compiler.ir.graph import (
 from ganglion.compiler.ir.pointwise import add
 from ganglion.compiler.ir.simplify import simplify
 from ganglion.hyperparameters import lifted
-from ganglion.ops.bounds import Limit
+from ganglion.ops.index_limits import Limit
 from ganglion.system.records import record
 from ganglion.tensors import get_keras_mask, set_keras_mask
 from ganglion.training.data_adapters import PADDING, Batch, ColumnLimit, Signature

@@ -8,7 +8,7 @@ from typing import Any
 from ganglion.compiler.ir.graph import ShapeError
 from ganglion.ops.dispatch import op
 from ganglion.ops.image.layout import opened
-from ganglion.ops.shapes import pad
+from ganglion.ops.joining import pad
 
 __all__ = ["crop_images", "pad_images"]
 

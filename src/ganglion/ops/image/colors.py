@@ -10,8 +10,9 @@ from ganglion.compiler.ir.shaping import is_float
 from ganglion.dtypes import finfo
 from ganglion.ops.dispatch import astype, op
 from ganglion.ops.image.layout import as_floats, check_rank
+from ganglion.ops.joining import split, stack
 from ganglion.ops.numpy import absolute, clip, equal, greater, maximum, minimum, where
-from ganglion.ops.shapes import split, squeeze, stack
+from ganglion.ops.shapes import squeeze
 from ganglion.variables import read
 
 __all__ = ["hsv_to_rgb", "rgb_to_grayscale", "rgb_to_hsv"]

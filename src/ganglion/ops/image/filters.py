@@ -16,18 +16,11 @@ from ganglion.ops.image.layout import (
     opened,
 )
 from ganglion.ops.indexing import take
+from ganglion.ops.joining import pad, stack
 from ganglion.ops.numpy import exp, square
 from ganglion.ops.reduction import mean
 from ganglion.ops.reduction import sum as total
-from ganglion.ops.shapes import (
-    broadcast_to,
-    expand_dims,
-    moveaxis,
-    pad,
-    reshape,
-    squeeze,
-    stack,
-)
+from ganglion.ops.shapes import broadcast_to, expand_dims, moveaxis, reshape, squeeze
 from ganglion.ops.windows import depthwise_conv, same_pairs, spread
 from ganglion.variables import read
 

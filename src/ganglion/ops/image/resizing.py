@@ -10,6 +10,7 @@ import numpy as np
 from ganglion.compiler.ir.graph import Value
 from ganglion.ops.dispatch import astype, common_type, floating, one_axis, op
 from ganglion.ops.image.layout import as_before, as_floats, check_rank, opened
+from ganglion.ops.joining import pad
 from ganglion.ops.numpy import (
     absolute,
     clip,
@@ -24,7 +25,7 @@ from ganglion.ops.products import matmul
 from ganglion.ops.reduction import max as largest
 from ganglion.ops.reduction import min as smallest
 from ganglion.ops.reduction import sum as total
-from ganglion.ops.shapes import moveaxis, pad, reshape
+from ganglion.ops.shapes import moveaxis, reshape
 from ganglion.system import budget
 from ganglion.variables import read
 

@@ -13,6 +13,7 @@ from ganglion.compiler.ir.graph import ShapeError, Value
 from ganglion.ops.dispatch import astype, floating, op
 from ganglion.ops.image.filters import gaussian_blur
 from ganglion.ops.image.layout import as_before, as_floats, opened
+from ganglion.ops.joining import stack
 from ganglion.ops.numpy import (
     equal,
     floor,
@@ -30,7 +31,7 @@ from ganglion.ops.sampling import (
     sampled,
     within,
 )
-from ganglion.ops.shapes import expand_dims, reshape, stack
+from ganglion.ops.shapes import expand_dims, reshape
 from ganglion.variables import read
 
 __all__ = [

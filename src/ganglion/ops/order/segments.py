@@ -13,8 +13,8 @@ from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir import shaping as s
 from ganglion.compiler.ir.graph import Constant, Node, Op, ShapeError, Value
 from ganglion.compiler.ir.host import host_op
-from ganglion.ops.bounds import require_range
 from ganglion.ops.dispatch import astype, known, numeric, op
+from ganglion.ops.index_limits import require_range
 from ganglion.ops.numpy import maximum
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]

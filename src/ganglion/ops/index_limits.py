@@ -1,8 +1,8 @@
-"""Indices and labels must lie in a range: refused where their numbers are known.
+"""Ranges of indices and labels, checked where their numbers are known.
 
-Numbers that a model is about to be given are known when a step runs on a table: the
-trace notes what must hold of them (`Scope.limits`), and they are looked at once.
-Indices that a compiled step computes itself read NaN from outside of a table.
+Numbers in the data of a step are known before it runs: the trace notes their limits
+(`Scope.limits`), and a table of data is checked once. Indices that a compiled step
+computes itself read NaN from outside of a table.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ganglion.variables import current_scope
 
 @record(guarded=True)
 class Limit:
-    """A range in which integers must be, and what reads them."""
+    """The range in which integers must be, and the layer or line that reads them."""
 
     low: int
     high: int
@@ -86,7 +86,7 @@ def _known(value: Value) -> np.ndarray | None:
 
 
 def _reads_input(value: Value) -> bool:
-    """Return whether a value depends on an input; found without a walk over all."""
+    """Return whether a value depends on an input; stops at the first that is found."""
     seen: set[Value] = set()
     waiting = [value]
     while waiting:

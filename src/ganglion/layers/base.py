@@ -43,6 +43,7 @@ from ganglion.layers.call_arguments import (
     resolve_training,
     training_by_name,
 )
+from ganglion.layers.compat_methods import CompatMethods
 from ganglion.layers.construction import (
     ShapesByName,
     arguments_of,
@@ -68,7 +69,6 @@ from ganglion.layers.construction import (
 )
 from ganglion.layers.input_spec import InputSpec as InputSpec
 from ganglion.layers.input_spec import check_inputs
-from ganglion.layers.other_apis import OtherApis
 from ganglion.layers.tracking import Tracker, WeightHolder
 from ganglion.ops.dispatch import concrete
 from ganglion.serialization import arguments_from, passed
@@ -101,7 +101,7 @@ def _name_in_keras2(layer: str, path: str) -> str:
     return above[-1] if keras2.is_own else f"{above[-1]}/{layer}"
 
 
-class Layer(OtherApis):
+class Layer(CompatMethods):
     """Base class of all layers.
 
     >>> import numpy as np

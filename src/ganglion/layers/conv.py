@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ganglion import activations, ops
-from ganglion.layers.adapted.lora import Adaptable, adapted
 from ganglion.layers.arguments import (
     SpatialLayer,
     along_channels,
@@ -19,6 +18,7 @@ from ganglion.layers.arguments import (
     weight,
 )
 from ganglion.layers.base import InputSpec, activated
+from ganglion.layers.weight_formats.lora import Adaptable, adapted
 from ganglion.ops.windows import transposed_window, window_counts
 from ganglion.serialization import export, passed
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from ganglion import activations, keras2, ops
-from ganglion.layers.adapted.lora import adapted
-from ganglion.layers.adapted.quantized import Quantizable, dequantized_matrix
 from ganglion.layers.arguments import (
     keep,
     known_size,
     weight,
 )
 from ganglion.layers.base import InputSpec, Layer, activated
+from ganglion.layers.weight_formats.lora import adapted
+from ganglion.layers.weight_formats.quantized import Quantizable, dequantized_matrix
 from ganglion.quantizers.packing import unpack_int4
 from ganglion.serialization import (
     custom_object_scope,

@@ -9,10 +9,10 @@ from typing import Any
 
 from ganglion import ops
 from ganglion.initializers import VarianceScaling
-from ganglion.layers.adapted.lora import adapted
-from ganglion.layers.adapted.quantized import Quantizable
 from ganglion.layers.arguments import keep, weight
 from ganglion.layers.base import InputSpec, activated
+from ganglion.layers.weight_formats.lora import adapted
+from ganglion.layers.weight_formats.quantized import Quantizable
 from ganglion.serialization import export
 from ganglion.system.records import record
 

@@ -6,14 +6,14 @@ import math
 from typing import Any
 
 from ganglion import ops
-from ganglion.layers.adapted.quantized import (
+from ganglion.layers.arguments import keep
+from ganglion.layers.construction import as_plain_data
+from ganglion.layers.dense import Embedding
+from ganglion.layers.weight_formats.quantized import (
     dequantized_matrix,
     quantized_matrix,
     scales_shape,
 )
-from ganglion.layers.arguments import keep
-from ganglion.layers.construction import as_plain_data
-from ganglion.layers.dense import Embedding
 from ganglion.quantizers.configs import QuantizationConfig
 from ganglion.quantizers.packing import unpack_int4
 from ganglion.quantizers.scaling import AbsMaxQuantizer

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ganglion import ops
-from ganglion.layers.adapted.calibrated import Calibrated
+from ganglion.layers.weight_formats.calibrated import Calibrated
 from ganglion.ops.dispatch import concrete
 from ganglion.quantizers import calibrating
 from ganglion.variables import suspended

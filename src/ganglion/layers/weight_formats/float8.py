@@ -6,7 +6,7 @@ from typing import Any
 
 from ganglion import ops
 from ganglion.dtypes import QuantizedFloat8DTypePolicy, finfo
-from ganglion.layers.adapted.lora import Adaptable
+from ganglion.layers.weight_formats.lora import Adaptable
 from ganglion.quantizers.training import (
     compute_float8_amax_history,
     compute_float8_scale,

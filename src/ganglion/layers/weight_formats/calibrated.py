@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ganglion import ops
-from ganglion.layers.adapted.float8 import Float8
+from ganglion.layers.weight_formats.float8 import Float8
 from ganglion.quantizers.packing import pack_int4, unpack_int4
 from ganglion.quantizers.scaling import dequantize_by_groups
 from ganglion.variables import Variable

@@ -7,8 +7,8 @@ from typing import Any
 
 from ganglion import ops
 from ganglion.dtypes import policy_by_name
-from ganglion.layers.adapted.calibrated import CALIBRATED_MODES, Calibrated
 from ganglion.layers.construction import is_ours
+from ganglion.layers.weight_formats.calibrated import CALIBRATED_MODES, Calibrated
 from ganglion.quantizers.configs import (
     QuantizationConfig,
     block_size_of,

@@ -17,8 +17,8 @@ class _ReportedMean(Mean):
     """The mean of what a layer passes to `add_metric`."""
 
 
-class OtherApis(WeightHolder):
-    """The part of a `Layer` that is not in the API of Keras 3."""
+class CompatMethods(WeightHolder):
+    """The methods of a `Layer` that are not in the API of Keras 3."""
 
     _calls: list[Call]
 
@@ -28,7 +28,7 @@ class OtherApis(WeightHolder):
     output_shape: Any = OldShape("output")
 
     def get_output_at(self, node_index: int) -> Any:
-        """Keras 2's way to the output of a shared layer at one of its calls."""
+        """Return the output of a call of a shared layer, as in Keras 2."""
         keras2.note(
             "`layer.get_output_at`", "what the call returned", changes_defaults=False
         )
@@ -37,7 +37,7 @@ class OtherApis(WeightHolder):
     def add_metric(
         self, value: Any, name: str | None = None, aggregation: str | None = None
     ) -> None:
-        """Report the mean of a value, as Keras 2 did; call it inside of `call`.
+        """Report the mean of a value, as in Keras 2; for use in `call`.
 
         Keras 3 has metrics in attributes instead: `self.metric.update_state(value)`.
         """
@@ -56,7 +56,7 @@ class OtherApis(WeightHolder):
             known[name].update_state(value)
 
     def add_update(self, updates: Any, inputs: Any = None) -> None:
-        """Make assignments in steps that train, as Keras 2 did; for use in `call`.
+        """Make assignments in steps that train, as in Keras 2; for use in `call`.
 
         They are what `K.update` and `K.moving_average_update` return there, pairs of a
         variable and its new value, and functions that assign.
@@ -76,7 +76,7 @@ class OtherApis(WeightHolder):
 
     @property
     def updates(self) -> list[Any]:
-        """Keras 2's list of assignments; here layers make them as they are called."""
+        """Return an empty list: layers make their assignments as they are called."""
         return []
 
     # ---- PyTorch ---------------------------------------------------------------

@@ -1,1 +1,0 @@
-"""Other forms of a layer's large weight: low-rank additions, small integers, float8."""

@@ -348,7 +348,7 @@ def main() -> None:
     print(f"{options.threads} threads; registers alone: {limit:.0f} GFLOP/s\n")
     print(f"| product | {' | '.join(ENGINES)} | ratio | of peak |", flush=True)
     print("|---|" + "---:|" * (len(ENGINES) + 2))
-    measured = []
+    by_shape: list[tuple[float, str]] = []
     for number, shape in enumerate(chosen):
         most = MOST_SECONDS * len(ENGINES)
         if options.seconds:
@@ -358,12 +358,12 @@ def main() -> None:
         ours, *others = speeds.values()
         rivals = map(max, zip(*others, strict=True))
         ratios = [mine / best for mine, best in zip(ours, rivals, strict=True)]
-        measured.append((statistics.median(ratios), shape.name))
+        by_shape.append((statistics.median(ratios), shape.name))
         row = " | ".join(f"{max(each):.1f}" for each in speeds.values())
-        share = f"{measured[-1][0]:.2f} | {max(ours) / limit:.2f}"
+        share = f"{by_shape[-1][0]:.2f} | {max(ours) / limit:.2f}"
         print(f"| {shape.name} | {row} | {share} |", flush=True)
-    below = [f"{name} {ratio:.2f}" for ratio, name in sorted(measured) if ratio < 0.9]
-    mean = statistics.geometric_mean(ratio for ratio, _ in measured)
+    below = [f"{name} {ratio:.2f}" for ratio, name in sorted(by_shape) if ratio < 0.9]
+    mean = statistics.geometric_mean(ratio for ratio, _ in by_shape)
     print(f"\nGeometric mean of the ratios: {mean:.2f}; below 0.9: ", end="")
     print(", ".join(below) or "none", f"({time.perf_counter() - began:.0f} s)")
 

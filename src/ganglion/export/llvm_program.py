@@ -27,7 +27,7 @@ from ganglion.compiler.plan.rules import RULES
 from ganglion.export.bands import in_bands
 from ganglion.export.inference import Inference
 from ganglion.export.interface import Interface
-from ganglion.export.loops import neighbours_together, skip_zeros_of_relu
+from ganglion.export.loops import neighbours_together
 from ganglion.export.planning import (
     ALIGNMENT,
     BORDERS,
@@ -87,11 +87,6 @@ def pipeline_for(machine: Machine, weights_as_they_are: bool = False) -> Pipelin
         if step.name == _FOR_TRAINING:
             break
         passes += [own, *WINDOWS] if step.name == "lower" else [step]
-    zeros = kernel_pass(
-        "relu-zeros",
-        "a product of one row reads no weights for what ReLU has made zero",
-        skip_zeros_of_relu,
-    )
     neighbours = kernel_pass(
         "neighbours",
         "pixels side by side share weights and windows in registers",
@@ -100,7 +95,7 @@ def pipeline_for(machine: Machine, weights_as_they_are: bool = False) -> Pipelin
     bands = kernel_pass(
         "bands", "large products stay in the cache until they are read", in_bands
     )
-    return replace(PIPELINE, passes=(*passes, zeros, neighbours, BORDERS, bands))
+    return replace(PIPELINE, passes=(*passes, neighbours, BORDERS, bands))
 
 
 class Constants:

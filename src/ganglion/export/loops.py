@@ -13,16 +13,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from ganglion.compiler.cpu.passes.skip_zeros import nonzero_lists
-from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.plan.epilogues import is_map
 from ganglion.compiler.plan.kernels import (
-    Apply,
     Buffer,
-    Contract,
     Expr,
     Kernel,
-    Literal,
     Load,
     Loop,
     Shape,
@@ -179,49 +174,3 @@ def _together(kernel: Kernel, most: int) -> Kernel:
     ]
     shape = (*kernel.shape[:axis], size // count, *kernel.shape[axis + 1 :])
     return replace(kernel, shape=shape, outputs=tuple(outputs))
-
-
-# ---- zeros that ReLU makes -----------------------------------------------------------
-
-
-def skip_zeros_of_relu(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Return the kernels; a product of a row skips inputs that ReLU has set to zero.
-
-    Such a product is bound by reading its weights, and skips those of zero inputs.
-    """
-    rectified = {
-        root
-        for kernel in kernels
-        if isinstance(kernel, Loop) and _has_relu(kernel)
-        for root in kernel.memory_written
-    }
-    result: list[Kernel] = []
-    for number, kernel in enumerate(kernels):
-        if isinstance(kernel, Contract) and _waits_for_weights(kernel, rectified):
-            finder = nonzero_lists(kernel, len(kernels) + number)  # a new name
-            result += [finder, replace(kernel, nonzeros=finder.nonzeros)]
-        else:
-            result.append(kernel)
-    return result
-
-
-def _has_relu(kernel: Loop) -> bool:
-    return any(
-        isinstance(expr, Apply)
-        and expr.op == "maximum"
-        and any(isinstance(arg, Literal) and arg.value == 0 for arg in expr.args)
-        for expr in kernel.every_expr
-    )
-
-
-def _waits_for_weights(kernel: Contract, rectified: set[Buffer]) -> bool:
-    one_row = math.prod(axis.size for axis in (*kernel.batch, *kernel.rows)) == 1
-    return (
-        one_row
-        and kernel.left.buffer.root in rectified
-        and kernel.nonzeros is None
-        and kernel.packed is None
-        and len(kernel.inner) == len(kernel.rows) == 1
-        and kernel.columns[-1].right == 1
-        and math.prod(axis.size for axis in kernel.axes) >= CPU.listed_product
-    )

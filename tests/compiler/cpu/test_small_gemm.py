@@ -13,8 +13,8 @@ from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.contraction import conv, matmul
 from ganglion.compiler.ir.graph import Graph, Input
-from ganglion.compiler.ir.pointwise import exp
-from ganglion.compiler.ir.shaping import transpose
+from ganglion.compiler.ir.pointwise import exp, maximum, subtract
+from ganglion.compiler.ir.shaping import fill, transpose
 from ganglion.compiler.plan.kernels import Contract
 
 
@@ -94,6 +94,43 @@ def test_further_axes(monkeypatch, program):
         small_gemm, "CPU", replace(CPU, small_product=0, plain_product=0)
     )
     same(result, ran(compiled(program, 1), arrays, {}, 1))
+
+
+def row_product(inner, columns, dtype, activation):
+    x, w = Input("x", (1, inner), dtype), Input("w", (inner, columns), dtype)
+    return pure(Graph.of("row", [x, w], {"y": matmul(activation(exp(x)), w)}))
+
+
+def rectified(x):
+    """Return a value of which a third is zero."""
+    return maximum(subtract(x, fill(0.65, x)), fill(0, x))
+
+
+@pytest.mark.parametrize("activation", [exp, rectified])
+@pytest.mark.parametrize("inner", [256, 272, 380])
+@pytest.mark.parametrize("columns", [256, 300, 1043])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_stream_their_matrix_with_the_bits_of_tiles(
+    monkeypatch, inner, columns, dtype, activation
+):
+    program = row_product(inner, columns, dtype, activation)
+    arrays = arrays_of(program)
+    (kernel,) = products(program)
+    assert small_gemm.kind_of(kernel)[0].streams
+    is_listed = activation is rectified and inner * columns >= CPU.listed_product
+    assert (kernel.nonzeros is not None) is is_listed
+    check(program, arrays, {}, rtol=1e-5, atol=1e-4)
+    streamed = [ran(compiled(program, n), arrays, {}, 1) for n in (1, 3)]
+    tuning = replace(small_gemm.CPU, streamed_columns=10**6)
+    monkeypatch.setattr(small_gemm, "CPU", tuning)
+    for result in streamed:
+        same(result, ran(compiled(program, 1), arrays, {}, 1))
+
+
+@pytest.mark.parametrize("rows", [2, 9])
+def test_products_of_more_rows_have_tiles(rows):
+    (kernel,) = products(product(rows, 256, 512))
+    assert not small_gemm.kind_of(kernel)[0].streams
 
 
 def test_one_text_serves_all_sizes():

@@ -41,6 +41,7 @@ from ganglion.compiler.cpu.packing import (
     parametrized,
 )
 from ganglion.compiler.cpu.passes.skip_zeros import NonzeroBits, Nonzeros
+from ganglion.compiler.cpu.row_gemm import RowProductText
 from ganglion.compiler.cpu.scan_scatter import emit_pool_back, emit_scan, emit_scatter
 from ganglion.compiler.cpu.small_gemm import (
     ProductKind,
@@ -479,14 +480,15 @@ def emit_form(form: Form) -> tuple[Signature, str]:
         emitted, buffers = loop.emit(), template.buffers
     elif isinstance(template, ProductKind):
         buffers, epilogue, count = _operands(template, told_buffers(template))
-        emitted = ProductText(template, buffers, epilogue, count).emit()
+        product = RowProductText if template.streams else ProductText
+        emitted = product(template, buffers, epilogue, count).emit()
     elif isinstance(template, PackedKind):
         kernel, grid, fewest = parametrized(template)
         buffers, epilogue, count = _operands(template, packed_buffers(kernel))
         kernel, count = replace(kernel, epilogue=epilogue), max(count, fewest)
         is_amx = template.rounding is Rounding.AMX
-        product = AmxContraction if is_amx else PackedContraction
-        emitted = product(
+        packed = AmxContraction if is_amx else PackedContraction
+        emitted = packed(
             kernel, grid, template.is_long, count, template.rounding
         ).emit()
     else:

@@ -68,6 +68,25 @@ def goes_by_panels(kernel: Contract) -> bool:
     return even or large
 
 
+def streams_matrix(kernel: Contract) -> bool:
+    """Return whether a contraction is bound by reading its right matrix, line by line.
+
+    It has one row, and pieces with all columns.
+    """
+    if len(kernel.rows) != 1 or len(kernel.inner) != 1 or len(kernel.columns) != 1:
+        return False
+    (rows,), (columns,), (inner,) = kernel.rows, kernel.columns, kernel.inner
+    is_matrix = columns.right == 1 and inner.right >= columns.size
+    is_plain = kernel.epilogue is None and kernel.sums is None
+    is_long = columns.size >= CPU.streamed_columns
+    pieces = outer_pieces(kernel)
+    return (
+        rows.size == 1
+        and (is_matrix and is_plain and is_long)
+        and pieces >= CPU.enough_pieces
+    )
+
+
 def _count(kernel: Contract) -> int:
     """Return how many multiplications a contraction consists of."""
     return math.prod(axis.size for axis in kernel.axes)
@@ -88,6 +107,7 @@ class ProductKind(NamedTuple):
     group: int = 0  # rows that share a list of nonzero indices, if there are lists
     stores: bool = True  # its result, which may be for its epilogue alone
     copied: int = 0  # elements of a piece's columns that it copies at a time
+    streams: bool = False  # the right matrix, of which each element is read once
     epilogue: Any = None  # the key of it
 
     @property
@@ -259,6 +279,7 @@ def kind_of(kernel: Contract) -> tuple[ProductKind, tuple[Buffer, ...]]:
         kernel.nonzeros.group if kernel.nonzeros else 0,
         kernel.out.buffer.kind != "register",
         CPU.copied_panel if copies else 0,
+        streams_matrix(kernel),
     )
     operands = (kernel.left.buffer, kernel.right.buffer, kernel.out.buffer)
     sums = (kernel.sums,) if kernel.sums else ()
@@ -352,15 +373,19 @@ class ProductText:
             *(at, column, columns),
             text.times(number, sizes.lists[0]) if self.kind.group else "",
         )
+        self._multiply(matrices, first, rows)
+        if self.kind.sums:
+            is_first = text.let(f"icmp eq i64 {down}, 0")
+            text.when(is_first, lambda: self._column_sums(matrices))
+
+    def _multiply(self, matrices: Matrices, first: str, rows: str) -> None:
+        """Multiply some rows by the columns of a piece."""
         if self.kind.group:
             first, rows = self._listed_groups(matrices, first, rows)
         if self.kind.copied:
             self._by_blocks(matrices, first, rows)
         else:
             self._each_tile(first, rows, TILE_ROWS, partial(self._rows, matrices))
-        if self.kind.sums:
-            is_first = text.let(f"icmp eq i64 {down}, 0")
-            text.when(is_first, lambda: self._column_sums(matrices))
 
     def _offsets(self, number: str) -> tuple[list[str], list[str]]:
         """Return the outer indices of a piece; where it begins in left, right, out."""
@@ -703,15 +728,18 @@ class ProductText:
         ((_, across, down),) = self.sizes.inner
 
         def step(number: str, carried: list[Val]) -> list[Val]:
-            address = text.address(first, "i32", number)
-            short = text.let(f"load i32, ptr {address}, align 4")
-            index = text.let(f"zext i32 {short} to i64")
+            index = self._listed_index(first, number)
             left = text.times(index, across)
             lines = [text.address(line, element, left) for line in lefts]
             below = text.address(right, element, text.times(index, down))
             return self._step(lines, below, carried, vectors)
 
         return text.carry(0, count, 1, zeros, step)
+
+    def _listed_index(self, first: str, number: str) -> str:
+        address = self.text.address(first, "i32", number)
+        short = self.text.let(f"load i32, ptr {address}, align 4")
+        return self.text.let(f"zext i32 {short} to i64")
 
     def _list(self, matrices: Matrices, row: str) -> tuple[str, str]:
         """Return how many nonzero indices a row's group has, and where they are."""

@@ -32,6 +32,9 @@ class CpuTuning:
     copied_columns: int = 256  # fewer lie close enough together
     copied_rows: int = 64  # fewer do not repay the copy
     copied_panel: int = 4096  # elements: half of a first cache
+    streamed_columns: int = 256  # of a product of one row: fewer have tiles
+    streamed_lines: int = 4  # of its matrix, that are read side by side
+    streamed_vectors: int = 2  # of each of them, likewise
     small_product: int = 1 << 21  # multiplications: more have tiles made for them
     plain_product: int = 1 << 26  # likewise, of matrices with one axis of each kind
     blocked_inner: int = 2048  # inner size from which on products are blocked

@@ -3,7 +3,8 @@
 Four of five pixels of MNIST are zero. If the left operand of a product is input data,
 at most scaled, a kernel lists for each group of rows the inner indices at which not all
 rows are zero, and the product visits the listed indices. Sums keep their order, and
-their bits.
+their bits. Likewise if it is a single row that went through a ReLU: such a product is
+bound by reading its weights, and skips those of zero inputs.
 
 The windows of a convolution overlap: lists for all of them would be longer than the
 data. So a kernel sets a bit for each nonzero element, once for all passes, and tiles
@@ -201,11 +202,11 @@ def skip_zeros(kernels: Sequence[Kernel]) -> list[Kernel]:
     """
     if not any(isinstance(kernel, Contract) and _is_long(kernel) for kernel in kernels):
         return list(kernels)
-    scaled = _scaled_data(kernels)
+    scaled, rectified = _scaled_data(kernels), _rectified(kernels)
     finders: dict[object, Nonzeros | NonzeroBits] = {}
     result: list[Kernel] = []
     for kernel in kernels:
-        if not isinstance(kernel, Contract) or not _gains(kernel, scaled):
+        if not isinstance(kernel, Contract) or not _gains(kernel, scaled, rectified):
             result.append(kernel)
             continue
         key, find = (_key, nonzero_lists) if _is_product(kernel) else (_root, _bits)
@@ -251,6 +252,25 @@ def _scaled_data(kernels: Iterable[Kernel]) -> set[Buffer]:
     return scaled
 
 
+def _rectified(kernels: Iterable[Kernel]) -> set[Buffer]:
+    """Return the buffers that a ReLU has written."""
+    return {
+        root
+        for kernel in kernels
+        if isinstance(kernel, Loop) and _has_relu(kernel)
+        for root in kernel.memory_written
+    }
+
+
+def _has_relu(kernel: Loop) -> bool:
+    return any(
+        isinstance(expr, Apply)
+        and expr.op == "maximum"
+        and any(isinstance(arg, Literal) and arg.value == 0 for arg in expr.args)
+        for expr in kernel.every_expr
+    )
+
+
 def _stored(kernel: Kernel, to: Buffer) -> list[Expr | None]:
     """Return the expressions that a kernel stores in a buffer, None if unknown."""
     if not isinstance(kernel, Loop) or kernel.reduced or kernel.adds:
@@ -289,10 +309,11 @@ def _is_long(contraction: Contract) -> bool:
     return inner >= CPU.listed_inner and columns >= CPU.listed_columns
 
 
-def _gains(contraction: Contract, scaled: set[Buffer]) -> bool:
-    """Return whether a product's left operand is data whose zeros may be skipped."""
+def _gains(contraction: Contract, scaled: set[Buffer], rectified: set[Buffer]) -> bool:
+    """Return whether zeros of a product's left operand may be skipped."""
     root = _root(contraction)
-    if root.kind != "data" and root not in scaled:
+    is_data = root.kind == "data" or root in scaled
+    if not is_data and not (root in rectified and _waits_for_weights(contraction)):
         return False
     if not _is_long(contraction) or contraction.rounded:
         return False
@@ -303,6 +324,16 @@ def _gains(contraction: Contract, scaled: set[Buffer]) -> bool:
     return (
         images.size * images.left == root.size >= WORD
         and Word.of(contraction) is not None
+    )
+
+
+def _waits_for_weights(contraction: Contract) -> bool:
+    """Return whether a product of one row reads each of its weights once."""
+    return (
+        _is_product(contraction)
+        and contraction.rows[0].size == 1
+        and contraction.packed is None
+        and all(axis.right or axis.size == 1 for axis in contraction.batch)
     )
 
 

@@ -77,20 +77,7 @@ def gains_from_copies() -> bool:
     copy. Transposed matrices of less than 2 MB are packed on Intel, and copied entirely
     on AMD. Results have the same bits.
     """
-    return bool(host_features().get("sse2")) and not _is_zen()
-
-
-@cache
-def has_fast_third_cache() -> bool:
-    """Return whether weights may be read from the third-level cache again and again.
-
-    A core of AMD's (Zen 4) gets 65 GB/s or more from it, which hides behind products;
-    one of Intel's (Sapphire Rapids) 29 GB/s, which does not.
-    """
-    return _is_zen()
-
-
-def _is_zen() -> bool:
     import llvmlite.binding as llvm
 
-    return llvm.get_host_cpu_name().startswith("znver")
+    is_zen = llvm.get_host_cpu_name().startswith("znver")
+    return bool(host_features().get("sse2")) and not is_zen

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from ganglion import config
-from ganglion.compiler.cpu.features import has_fast_third_cache
+from ganglion.compiler.cpu.jit import has_fast_third_cache
 from ganglion.compiler.cpu.packing import scratch_for
 from ganglion.compiler.cpu.passes.barriers import place_barriers, unguarded
 from ganglion.compiler.cpu.passes.cache_blocking import block, conflict
@@ -60,19 +61,23 @@ from ganglion.compiler.plan.scan_scatter import PoolBack
 from ganglion.compiler.plan.time_loop import TimeLoop
 from ganglion.compiler.plan.winograd import WinogradPoints
 
+_PREFERENCES = Preferences(
+    scratch_for=scratch_for,
+    pixels_side_by_side=True,
+    few_channels_by_taps=True,
+    strides_by_phase=True,
+    depthwise_sums=True,
+    pools_by_window=True,
+)
+
 
 def _lower(program: Program) -> Plan:
-    wants = Preferences(
+    wants = replace(
+        _PREFERENCES,
         thread_splits=CPU.thread_splits,
         winograd=not config.precise(),
         winograd_by_point=not has_fast_third_cache(),
-        scratch_for=scratch_for,
         rounds_products=config.precision() == "bf16",
-        pixels_side_by_side=True,
-        few_channels_by_taps=True,
-        strides_by_phase=True,
-        depthwise_sums=True,
-        pools_by_window=True,
     )
     return lower(program, wants, RULES)
 

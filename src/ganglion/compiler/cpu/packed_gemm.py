@@ -17,13 +17,7 @@ from typing import NamedTuple, Protocol
 from ganglion.compiler.cpu.emitter import Emitted, Emitter
 from ganglion.compiler.cpu.epilogue import Epilogue
 from ganglion.compiler.cpu.functions import apply
-from ganglion.compiler.cpu.gemm import (
-    Contraction,
-    Extent,
-    Piece,
-    leaves_out,
-    piece_of,
-)
+from ganglion.compiler.cpu.gemm import Contraction, leaves_out
 from ganglion.compiler.cpu.packed_tile import ALIGNMENT, Lanes, TileText
 from ganglion.compiler.cpu.packing import (
     PADDING,
@@ -44,6 +38,7 @@ from ganglion.compiler.cpu.text import (
     lanes,
     llvm_type,
 )
+from ganglion.compiler.cpu.tiles import Extent, Piece, piece_of
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.graph import BFLOAT16
 from ganglion.compiler.plan.kernels import Contract

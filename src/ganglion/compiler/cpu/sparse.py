@@ -13,8 +13,10 @@ from functools import partial
 from typing import NamedTuple
 
 from ganglion.compiler.cpu.emitter import Emitted, Emitter
-from ganglion.compiler.cpu.gemm import (
-    Contraction,
+from ganglion.compiler.cpu.gemm import Contraction
+from ganglion.compiler.cpu.passes.skip_zeros import LOADED, NonzeroBits, Nonzeros, Word
+from ganglion.compiler.cpu.text import WIDTH, Val, named
+from ganglion.compiler.cpu.tiles import (
     Piece,
     Span,
     Tile,
@@ -22,8 +24,6 @@ from ganglion.compiler.cpu.gemm import (
     each_tile,
     full_tiles,
 )
-from ganglion.compiler.cpu.passes.skip_zeros import LOADED, NonzeroBits, Nonzeros, Word
-from ganglion.compiler.cpu.text import WIDTH, Val, named
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.plan.kernels import Contract, Index, NonzeroIndices
 

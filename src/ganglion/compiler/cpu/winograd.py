@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ganglion.compiler.cpu.emitter import Emitted, Emitter
-from ganglion.compiler.cpu.gemm import each_tile, even_tiles
 from ganglion.compiler.cpu.text import Parameter, Text, Val
+from ganglion.compiler.cpu.tiles import each_tile, even_tiles
 from ganglion.compiler.cpu.tuning import CPU, accumulators
 from ganglion.compiler.plan.winograd import (
     FLOAT,

@@ -376,8 +376,8 @@ def test_what_pytorch_asks_of_its_own_modules_says_what_to_do() -> None:
         model.to(torch.float16)
     with pytest.raises(NotImplementedError, match=r"keras\.optimizers"):
         torch.optim.SGD(model.parameters(), lr=0.1)
-    with pytest.raises(TypeError, match=r"smooth_l1_loss of PyTorch.*keras\.losses"):
-        torch.nn.SmoothL1Loss()(outputs, targets)
+    with pytest.raises(TypeError, match=r"soft_margin_loss of PyTorch.*keras\.losses"):
+        torch.nn.SoftMarginLoss()(outputs, targets)
     squares = (1 - np.asarray(outputs)) ** 2
     loss = torch.nn.MSELoss()(outputs, targets)  # which is an op of ours
     assert float(loss) == pytest.approx(squares.mean())

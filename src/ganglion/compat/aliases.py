@@ -117,6 +117,8 @@ class _AliasLoader(Loader):
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         if self._target == "ganglion":
+            if os.environ.get("KERAS_BACKEND") == "torch":
+                importlib.import_module("ganglion.compat.pytorch_methods").install()
             return KerasModule(spec.name)
         for room in (_TENSORFLOW, _JAX):
             if self._target.startswith(room):
@@ -187,6 +189,9 @@ def is_installed() -> bool:
 def uninstall() -> None:
     """Remove the hooks, and the modules imported through them."""
     config.stand_for_keras(False)
+    methods = sys.modules.get("ganglion.compat.pytorch_methods")
+    if methods is not None:
+        methods.uninstall()
     sys.meta_path[:] = [
         finder for finder in sys.meta_path if not isinstance(finder, AliasFinder)
     ]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
+
+import numpy as np
 
 from ganglion import keras2, tensors
 from ganglion.compiler.ir.graph import call_function
@@ -98,3 +101,38 @@ class CompatMethods(WeightHolder):
             "then `optimizer.apply([v.value.grad for v in model.trainable_weights], "
             "model.trainable_weights)`."
         )
+
+    def train(self, mode: bool = True) -> Self:
+        """Return the layer itself, as Keras' layers do: `training=` says how to run."""
+        return self
+
+    def eval(self) -> Self:
+        """Return the layer itself, as Keras' layers do: `training=` says how to run."""
+        return self
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return copies of the weights by path, for `torch.save`."""
+        import torch
+
+        return {path: torch.tensor(np.array(v)) for path, v in self._by_path().items()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Assign weights by path, all of them."""
+        weights = self._by_path()
+        if weights.keys() != state_dict.keys():
+            odd = sorted(weights.keys() ^ state_dict.keys())
+            raise ValueError(
+                f"`load_state_dict`: {odd[0]!r} is only in the layer or only among the "
+                "values. They are those that `state_dict` gave, by path."
+            )
+        for path, value in state_dict.items():
+            weights[path].assign(np.asarray(value))
+
+    def _by_path(self) -> dict[str, Any]:
+        weights = {weight.path: weight for weight in self.weights}
+        if len(weights) < len(self.weights):
+            raise ValueError(
+                "`state_dict`: several weights have the same path; give the layers "
+                "names of their own, or use `save_weights`."
+            )
+        return weights

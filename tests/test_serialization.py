@@ -107,6 +107,12 @@ def test_configurations_that_make_no_sense(config, error, match):
         keras.saving.deserialize_keras_object(config)
 
 
+def test_a_configuration_without_a_module_means_what_is_asked_for():
+    entry = {"class_name": "MeanAbsoluteError", "config": {"name": "q"}}
+    assert isinstance(keras.metrics.get(entry), keras.metrics.MeanAbsoluteError)
+    assert isinstance(keras.losses.get(entry), keras.losses.MeanAbsoluteError)
+
+
 class Halver:
     """Of no registered class: only the objects of its module have it."""
 

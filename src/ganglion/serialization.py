@@ -519,6 +519,9 @@ def resolve(module: str, identifier: Any, kind: str) -> Any:
                 f"{identifier!r} is not a configuration of a {kind}: it has no "
                 "`class_name`."
             )
+        if (module, identifier["class_name"]) in _builtin:
+            # Losses and metrics share names.
+            identifier = {"module": module, **identifier}
         return deserialize_keras_object(identifier)
     if isinstance(identifier, str):
         identifier = look_up(module, identifier, kind)

@@ -109,6 +109,8 @@ class KerasTensor(Operators):
         self.sparse, self.ragged = bool(sparse), bool(ragged)
         self.call: Call | None = None
         self.index = 0
+        # The Sequential whose output this is, and the number of the output.
+        self.end_of: tuple[Any, int] | None = None
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in ("shape", "dtype", "sparse", "ragged") and name in vars(self):

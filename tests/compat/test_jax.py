@@ -230,8 +230,29 @@ def test_slopes_of_functions_with_many_results():
     np.testing.assert_allclose(pulled_back(weights)[0], slope.sum(0), rtol=1e-6)
     with pytest.raises(NotImplementedError, match="must return one array"):
         find("jacrev")(lambda x: (x, x))(x)
-    with pytest.raises(NotImplementedError, match=r"jax\.jacfwd.*one number"):
-        find("jacfwd")(cubes, argnums=(0, 1))
+    weighted = find("jacfwd")(lambda a, b: a * b, argnums=(0, 1))(x, x * 2)
+    np.testing.assert_allclose(weighted, [np.diag(x * 2), np.diag(x)], rtol=1e-6)
+    value, change = find("jvp")(cubes, (x,), (find("numpy.ones")(3),))
+    np.testing.assert_allclose(value, cubes(np.asarray(x)), rtol=1e-6)
+    np.testing.assert_allclose(change, slope.sum(1), rtol=1e-6)
+    with pytest.raises(NotImplementedError, match=r"jax\.hessian.*one number"):
+        find("hessian")(cubes, argnums=(0, 1))
+
+
+def test_vmap_takes_and_returns_rows_along_any_axis():
+    vmap, weights = namespaces.find("vmap"), np.arange(3, dtype="float32")
+    scaled = vmap(lambda column, k: column * k, in_axes=(1, None), out_axes=1)
+    np.testing.assert_allclose(scaled(ROWS, 2.0), ROWS * 2)
+    dots = vmap(namespaces.find("numpy.dot"), in_axes=(0, -1))
+    np.testing.assert_allclose(dots(ROWS, ROWS.T), (ROWS**2).sum(1))
+    both = vmap(lambda row, by: (row + by, row.sum()), out_axes=(1, 0))
+    first, second = both(ROWS, by=np.ones((len(ROWS), 3), "float32"))
+    np.testing.assert_allclose(first, (ROWS + 1).T)
+    np.testing.assert_allclose(second, ROWS.sum(1))
+    tree = vmap(lambda parts, k: parts["a"] * k, in_axes=(1, 0))
+    np.testing.assert_allclose(tree({"a": ROWS}, weights), (ROWS * weights).T)
+    with pytest.raises(NotImplementedError, match="move the axes of single leaves"):
+        vmap(lambda parts: parts["a"], in_axes=({"a": 1},))({"a": ROWS})
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,25 @@ from ganglion.compat.tensorflow.data.dataset import Dataset
 tf = namespaces.load("")
 
 
+def test_moving_averages_follow_variables():
+    variable, steps = tf.Variable([1.0, 2.0]), tf.Variable(0.0)
+    averages = tf.train.ExponentialMovingAverage(0.9)
+    slow = tf.train.ExponentialMovingAverage(0.9, num_updates=steps)
+
+    @tf.function
+    def step():
+        variable.assign_add([1.0, 0.0])
+        averages.apply([variable])
+        slow.apply([variable])
+
+    averages.apply([variable])
+    slow.apply([variable])
+    step()
+    np.testing.assert_allclose(averages.average(variable), [1.1, 2.0], rtol=1e-6)
+    np.testing.assert_allclose(slow.average(variable), [1.9, 2.0], rtol=1e-6)
+    assert averages.average(steps) is None
+
+
 # ---- checkpoints ---------------------------------------------------------------------
 
 

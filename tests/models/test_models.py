@@ -133,6 +133,21 @@ def test_a_model_of_inner_tensors():
     assert feature.predict(rows(2, 3), verbose=0).shape == (2, 4)
 
 
+def test_the_output_of_an_inner_sequential_is_that_of_its_call():
+    inner = Sequential(
+        [Input((4,)), layers.Dense(3, name="a"), layers.Dense(2, name="b")]
+    )
+    outer = Sequential([Input((4,)), layers.Dense(4), inner, layers.Dense(1)])
+    cut = Model(outer.inputs, [inner.output, outer.output])
+    x = np.ones((2, 4), "float32")
+    hidden = inner(outer.layers[0](x))
+    np.testing.assert_allclose(cut(x)[0], hidden, rtol=1e-6)
+    alone = Model(inner.inputs, inner.output)  # of itself, as ever
+    np.testing.assert_allclose(alone(x), inner(x), rtol=1e-6)
+    with pytest.raises(ValueError, match="not connected"):
+        Model(outer.inputs, inner.layers[0].output)
+
+
 def test_disconnected_graphs_are_refused():
     a, b = Input((2,)), Input((2,))
     with pytest.raises(ValueError, match="not connected"):

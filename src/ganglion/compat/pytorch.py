@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from ganglion import ops, tree
-from ganglion.compat.pytorch_functions import FUNCTIONS
 from ganglion.compiler.ir.graph import Value
 
 
@@ -49,6 +48,8 @@ def _taking_values(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def called(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Return what a function of PyTorch's returns; refuse those without an op."""
+    from ganglion.compat.pytorch_functions import FUNCTIONS  # few scripts need them
+
     name = getattr(function, "__name__", str(function))
     if name not in FUNCTIONS:
         raise TypeError(

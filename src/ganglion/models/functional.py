@@ -32,14 +32,18 @@ class Network:
         self.inputs, self.outputs = inputs, outputs
         self.any_size = any_size  # the sizes are those of the first inputs only
         self.flat_inputs: list[KerasTensor] = tree.flatten(inputs)
-        self.flat_outputs: list[KerasTensor] = tree.flatten(outputs)
         _check_tensors("inputs", self.flat_inputs)
-        _check_tensors("outputs", self.flat_outputs)
+        _check_tensors("outputs", tree.flatten(outputs))
+        starts = set(self.flat_inputs)
         try:
-            self.calls = _ordered_calls(self.flat_outputs, set(self.flat_inputs))
+            self.calls = _ordered_calls(tree.flatten(outputs), starts)
         except ValueError:
-            _name_disconnected(outputs, set(self.flat_inputs))
-            raise
+            self.outputs = outputs = tree.map_leaves(
+                lambda tensor: _of_a_call(tensor, starts), outputs
+            )
+            _name_disconnected(outputs, starts)
+            self.calls = _ordered_calls(tree.flatten(outputs), starts)
+        self.flat_outputs: list[KerasTensor] = tree.flatten(outputs)
         self.operations = _in_keras_order(
             self.calls, self.flat_outputs, self.flat_inputs
         )
@@ -390,6 +394,29 @@ def _check_tensors(argument: str, tensors: list[Any]) -> None:
                 f"All `{argument}` values must be KerasTensors (made by `Input` and "
                 f"layer calls), got {type(tensor).__name__}."
             )
+
+
+def _of_a_call(tensor: KerasTensor, inputs: set[KerasTensor]) -> KerasTensor:
+    """Return what the end of a Sequential is where that was called on the inputs.
+
+    `output` of a Sequential is its own, and in Keras, once it was called, that call's.
+    """
+    if tensor.end_of is None:
+        return tensor
+    model, number = tensor.end_of
+    for call in model._calls:
+        output: KerasTensor = tree.flatten(call.outputs)[number]
+        if _is_connected(output, inputs) and not _is_connected(tensor, inputs):
+            return output
+    return tensor
+
+
+def _is_connected(tensor: KerasTensor, inputs: set[KerasTensor]) -> bool:
+    try:
+        _ordered_calls([tensor], inputs)
+    except ValueError:
+        return False
+    return True
 
 
 def _name_disconnected(outputs: Any, inputs: set[KerasTensor]) -> None:

@@ -140,6 +140,8 @@ class Sequential(Model):
                     _refuse_several_arguments(layer)
                     raise
         self._network = Network(start, tensor, any_size)
+        for number, output in enumerate(self._network.flat_outputs):
+            output.end_of = self, number
         self.built = True
 
     @by_calling

@@ -33,29 +33,50 @@ def jit(fun: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Any:
     """Return a function that is called for every row of its arguments."""
-    if out_axes != 0:
-        raise NotImplementedError(
-            "jax.vmap: `out_axes` must be 0; move the axis of what it returns with "
-            "`jax.numpy.moveaxis`."
-        )
 
-    def over_rows(*args: Any) -> Any:
-        axes = in_axes if isinstance(in_axes, (tuple, list)) else [in_axes] * len(args)
-        if any(axis not in (0, None) for axis in axes):
+    def over_rows(*args: Any, **kwargs: Any) -> Any:
+        axes = list(in_axes) if isinstance(in_axes, (tuple, list)) else None
+        if axes is None:
+            axes = [in_axes] * len(args)
+        if any(not isinstance(axis, (int, type(None))) for axis in axes):
             raise NotImplementedError(
-                "jax.vmap: `in_axes` must be 0 or None; move the axis of an argument "
-                "to the front with `jax.numpy.moveaxis`."
+                "jax.vmap: `in_axes` must be a number or None for each argument; move "
+                "the axes of single leaves with `jax.numpy.moveaxis`."
             )
-        rows = [arg for arg, axis in zip(args, axes, strict=True) if axis == 0]
+        pairs = [*zip(args, axes, strict=True)]
+        rows = [_axis_first(arg, axis) for arg, axis in pairs if axis is not None]
+        named = {key: _axis_first(value, 0) for key, value in kwargs.items()}
 
         def called(parts: Any) -> Any:
-            waiting = iter(parts)
-            pairs = zip(args, axes, strict=True)
-            return fun(*(next(waiting) if axis == 0 else arg for arg, axis in pairs))
+            waiting, keywords = iter(parts[0]), parts[1]
+            positional = [arg if axis is None else next(waiting) for arg, axis in pairs]
+            return fun(*positional, **keywords)
 
-        return ops.vectorized_map(called, tuple(rows))
+        return _put_axes(ops.vectorized_map(called, (rows, named)), out_axes)
 
     return over_rows
+
+
+def _axis_first(structure: Any, axis: int) -> Any:
+    def moved(leaf: Any) -> Any:
+        return leaf if axis == 0 else ops.moveaxis(leaf, axis, 0)
+
+    return tree.map_leaves(moved, structure)
+
+
+def _put_axes(results: Any, axes: Any) -> Any:
+    """Move the rows of results to an axis, or to one for each of several results."""
+    if isinstance(axes, (tuple, list)):
+        pairs = zip(results, axes, strict=True)
+        return tuple(_put_axes(result, axis) for result, axis in pairs)
+    if not isinstance(axes, int):
+        raise NotImplementedError(
+            "jax.vmap: `out_axes` must be a number, or one for each result; take a row "
+            "of what does not depend on it."
+        )
+    if axes == 0:
+        return results
+    return tree.map_leaves(lambda leaf: ops.moveaxis(leaf, 0, axes), results)
 
 
 def unchanged(x: Any, *args: Any, **kwargs: Any) -> Any:

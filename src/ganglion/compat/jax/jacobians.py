@@ -3,43 +3,49 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ganglion import tree
 from ganglion.gradients import GradientTape, fresh
 
+Argnums = int | Sequence[int]
 
-def jacrev(fun: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
+
+def jacrev(fun: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     """Return a function that gives the slope of each result by each element.
 
     It is `jacfwd`, too: the numbers are the same.
     """
-    if not isinstance(argnums, int):
-        raise NotImplementedError(
-            "jax.jacrev, jax.jacfwd, jax.hessian: `argnums` must be one number; take "
-            "the others one by one."
-        )
+    numbers = [argnums] if isinstance(argnums, int) else list(argnums)
 
     @functools.wraps(fun)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         arguments = list(args)
         with GradientTape(watch_accessed_variables=False) as tape:
-            arguments[argnums] = tree.map_leaves(fresh, arguments[argnums])
-            tape.watch(arguments[argnums])
+            for number in numbers:
+                arguments[number] = tree.map_leaves(fresh, arguments[number])
+            sources = [arguments[number] for number in numbers]
+            tape.watch(sources)
             result = fun(*arguments, **kwargs)
         if isinstance(result, (tuple, list, dict)):
             raise NotImplementedError(
                 "jax.jacrev, jax.jacfwd, jax.hessian: the function must return one "
                 "array; join several with `jax.numpy.concatenate`."
             )
-        return tape.jacobian(result, arguments[argnums], unconnected_gradients="zero")
+        slopes = tape.jacobian(result, sources, unconnected_gradients="zero")
+        return slopes[0] if isinstance(argnums, int) else tuple(slopes)
 
     return differentiated
 
 
 def hessian(fun: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
     """Return a function that gives the second derivatives of another."""
+    if not isinstance(argnums, int):
+        raise NotImplementedError(
+            "jax.hessian: `argnums` must be one number; join the arguments with "
+            "`jax.numpy.concatenate`."
+        )
     return jacrev(jacrev(fun, argnums), argnums)
 
 

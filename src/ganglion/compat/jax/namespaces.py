@@ -23,6 +23,7 @@ _NAMES = {
     "hessian": "compat.jax.jacobians.hessian",
     "jacfwd": "compat.jax.jacobians.jacrev",
     "jacrev": "compat.jax.jacobians.jacrev",
+    "jvp": "ops.jvp",
     "vjp": "compat.jax.jacobians.vjp",
     "checkpoint": "compat.jax.functions.unchanged",
     "remat": "compat.jax.functions.unchanged",

@@ -23,6 +23,7 @@ _OF_MODULE = {
         nest.map_structure nest.pack_sequence_as nest.assert_same_structure nest.flatten
         nest.is_nested
     """,
+    "compat.tensorflow.averages": "train.ExponentialMovingAverage",
     "compat.tensorflow.boxes": "image.ResizeMethod",
     "compat.tensorflow.checkpoints": """
         train.Checkpoint train.CheckpointManager train.latest_checkpoint

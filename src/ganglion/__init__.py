@@ -60,7 +60,7 @@ def version() -> str:
 oldpaths.install()
 _old_module = oldpaths.attribute_of("ganglion")
 
-# Found when first asked for: they need the network or files, or are rarely used.
+# Imported on first use: they need the network or files, or are rarely used.
 _LAZY = (
     "applications",
     "backend",

@@ -134,8 +134,8 @@ def backend() -> str:
     ``"auto"`` means ``"cpu"``, the compiler, where llvmlite can be loaded, else
     for ``"numpy"``; a model that is worth it goes to the GPU, where there is one.
 
-    A script that has Ganglion for its Keras asks for which of Keras' backends it is to
-    be written, and gets that answer: KERAS_BACKEND, else ``"tensorflow"``.
+    In a script that imports Ganglion as Keras, it is the name of a backend of Keras:
+    KERAS_BACKEND, else ``"tensorflow"``.
     """
     if stands_for_keras():
         return os.environ.get("KERAS_BACKEND") or "tensorflow"
@@ -366,14 +366,14 @@ def _known(name: str, kind: str, names: Iterable[str], variable: str = "") -> st
     return name
 
 
-_encoded_name = cache(os.environ.encodekey)  # as the environment knows it
+_encoded_name = cache(os.environ.encodekey)  # as a key of the environment
 
 
 def environment_variable(name: str) -> str:
     """Return a variable of the environment as it is now, "" if it is not set.
 
-    Every step asks for some that are hardly ever set, and `os.environ` takes its time
-    to say so: what it looks into is asked first.
+    Every step reads some that are hardly ever set, and `os.environ` is slow if one is
+    missing: its dictionary is read first.
 
     >>> environment_variable("NOT_SET")
     ''

@@ -230,7 +230,7 @@ class DataParallel(Distribution):
         return self.device_mesh.devices.size
 
     def get_tensor_layout(self, path: str) -> None:
-        """Return None: what a layer gives stays as it is."""
+        """Return None: the outputs of layers are not divided."""
         return None
 
 

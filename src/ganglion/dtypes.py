@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-# NumPy knows "bfloat16" and "float8_e4m3fn" behind this.
+# registers "bfloat16" and "float8_e4m3fn" in NumPy
 from ml_dtypes import finfo as finfo
 
 from ganglion import config

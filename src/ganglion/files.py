@@ -52,7 +52,7 @@ def write_file(
     """Write a file next to its target and rename it, so that it is never incomplete.
 
     Args:
-        path: Where to; a link goes on pointing to the file that it names.
+        path: Where to write; a link still points to the file that it names.
         content: Bytes, or a function that writes them into an open file.
         durable: Whether it must outlive a power cut. What can be computed again at
             any time, and is checked when it is read, need not wait for the disk.
@@ -242,9 +242,9 @@ def _sync_folder(folder: Path) -> None:
 def locked(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Let one process at a time work at ``path``; call ``on_wait`` once before waiting.
 
-    The operating system drops the lock when its holder dies, so nothing goes stale.
+    The operating system releases the lock when the process ends: no lock goes stale.
     Where no lock can be had (a read-only folder, a file system without locks) the work
-    goes on without: the renaming of `write_file` keeps files whole even then.
+    continues without: the renaming of `write_file` keeps files whole even then.
     """
     lock = path.with_name(f".{path.name}.lock")
     has_waited = False

@@ -118,7 +118,7 @@ class GradientTape:
             self._spans.append((next_number(), None))
 
     def watch(self, tensor: Any) -> None:
-        """Let gradients be asked for this tensor, or for each in a structure."""
+        """Record gradients with respect to this tensor, or each in a structure."""
         for leaf in tree.flatten(tensor):
             if isinstance(leaf, Variable):
                 self._watched.add(leaf)
@@ -137,7 +137,7 @@ class GradientTape:
                 )
 
     def watched_variables(self) -> tuple[Variable, ...]:
-        """Return the variables that were read and can be asked for."""
+        """Return the variables that were read, for which there are gradients."""
         scope = current_scope()
         known: Any = scope.reads if scope is not None else ()
         if scope is None and self._recording is not None:

@@ -10,7 +10,7 @@ class declares which of its attributes are such numbers:
 While a step is traced, reading the attribute gives a `Number`: a float that remembers
 where it comes from, also through arithmetic, so that `1 - rate` is one input, computed
 in double precision. Where a number decides what the step does (`if rate == 0`) it is a
-float like any other, as it is for all code that does not know of this.
+float like any other, as it is for all other code.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Keras 2 spellings: accepted, with a warning for each, and what they switch on.
 
-A script that speaks Keras 2 (`lr=`, `fit_generator`, `keras.layers.core`, ...) also
-expects the few defaults that changed between Keras 2 and 3; see `active()`.
+A script that uses them (`lr=`, `fit_generator`, `keras.layers.core`, ...) also expects
+the few defaults that changed between Keras 2 and 3; see `active()`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from ganglion.compiler.ir.origin import user_line
 
 _seen: set[str] = set()
-_heard = False  # the script speaks Keras 2
+_heard = False  # the script uses a spelling of Keras 2
 _decided: bool | None = None  # by hand, which overrules what was heard
 _in_tensorflow = False  # the script's Keras 2 is the one inside of TensorFlow
 _learning_phase: bool | None = None  # of the calls on Keras tensors from now on
@@ -48,7 +48,7 @@ def active() -> bool:
 
 
 def set_active(on: bool | None, *, in_tensorflow: bool = False) -> None:
-    """Decide whether the defaults of Keras 2 hold; None: by how the script speaks.
+    """Decide whether the defaults of Keras 2 hold; None: by the script's spellings.
 
     `tf.keras` had some of today's defaults before Keras 3 did: ``in_tensorflow`` means
     its Keras 2. Forgets what was heard and warned about before.

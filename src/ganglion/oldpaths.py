@@ -159,8 +159,8 @@ class _OldModule(Loader):
 class _OldPathFinder(MetaPathFinder):
     """Finds the modules of `OLD_PATHS`, and says why others are missing.
 
-    It stands last, so that it is asked only for what nobody else has found; a
-    `from keras.layers import LSTM` ends here, too.
+    It is the last finder, called only if no other has found a module, also for `from
+    keras.layers import LSTM`.
     """
 
     def find_spec(
@@ -174,7 +174,7 @@ class _OldPathFinder(MetaPathFinder):
             package, _, name = fullname.rpartition(".")
             is_ours = package.split(".")[0] == "ganglion"
             if is_ours and not name.startswith("__"):
-                package = OLD_PATHS.get(package, package)  # which knows the reasons
+                package = OLD_PATHS.get(package, package)  # for which there are reasons
                 known = dir(sys.modules.get(package))
                 # Without `name=`, or Python's own text would stand in its place.
                 raise ModuleNotFoundError(unsupported.explain(package, name, known))

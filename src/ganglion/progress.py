@@ -42,7 +42,7 @@ def print_message(
     text = f"{message}\n" if line_break else message
     try:
         sys.stdout.write(text)
-    except UnicodeEncodeError:  # a terminal that knows no box characters
+    except UnicodeEncodeError:  # a terminal without box characters
         encoding = sys.stdout.encoding or "utf-8"
         plain = text.replace("━", "=").encode(encoding, errors="replace")
         sys.stdout.write(plain.decode(encoding))
@@ -179,7 +179,7 @@ class Progbar:
         return (now - self._start) / current
 
     def _draw(self, current: int, now: float, step_time: float, last: bool) -> None:
-        # Where nothing can be drawn over, only who asks for every update gets it.
+        # If a line cannot be redrawn, updates are printed only with an interval of 0.
         is_due = now - self._last_drawn >= self.interval
         if not last and not (is_due and (self._animated or self.interval == 0)):
             return
@@ -265,7 +265,7 @@ class JsonLog:
         self.path = path
 
     def line(self, epoch: int, logs: Mapping[str, Any], seconds: float) -> str:
-        """Return the line; what is not finite becomes null, as JSON asks."""
+        """Return the line; numbers that are not finite become null, JSON has none."""
         entry: dict[str, Any] = {"epoch": epoch}
         entry.update({name: _json_value(value) for name, value in logs.items()})
         entry["seconds"] = round(seconds, 6)

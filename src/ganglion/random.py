@@ -101,7 +101,7 @@ def default_state() -> np.ndarray | None:
 
 
 def set_default_state(state: np.ndarray) -> None:
-    """Go on with draws without a seed where another run stopped."""
+    """Continue draws without a seed where another run stopped."""
     default_generator().state.assign(state)
 
 

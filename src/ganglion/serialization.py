@@ -39,7 +39,7 @@ _active = _Active()
 
 
 def export(module: str, *aliases: str, name: str | None = None) -> Callable[[Any], Any]:
-    """Register a class or function of ours under the Keras module it stands for.
+    """Register a class or function under the name of the Keras module that has it.
 
     Files are written with `name`, its own if there is none; aliases are other spellings
     to find it by.

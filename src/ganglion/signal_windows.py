@@ -1,4 +1,4 @@
-"""Windows of signals by their names: what a frame is multiplied with."""
+"""Window functions by name, with which frames of signals are multiplied."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ _ALIASES = {
 
 
 def window(name: str, length: int, periodic: bool = True) -> np.ndarray:
-    """Return a window by its name; one that is periodic goes on as it began.
+    """Return a window by its name; if periodic, that of one more sample, cut off.
 
     >>> window("hann", 4).tolist()
     [0.0, 0.5, 1.0, 0.5]

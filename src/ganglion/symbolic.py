@@ -66,7 +66,7 @@ def unknown_size() -> int | None:
 
 
 def fitting_size() -> int | None:
-    """Return the size that fits any other, since it stands for an unknown size."""
+    """Return the size that fits any other: an unknown size while a call is traced."""
     return _stand_in.size if _stand_in.stretches else None
 
 
@@ -163,7 +163,7 @@ class KerasTensor(Operators):
         try:
             return super().__eq__(other)
         except ShapeError:
-            if is_symbolic(other):  # `in` on a list asks about tensors of any shapes
+            if is_symbolic(other):  # `in` on a list compares tensors of any shapes
                 return False
             raise
 
@@ -393,7 +393,7 @@ def infer(
 ) -> Any:
     """Return the Keras tensors a call would give, by tracing it on stand-in shapes.
 
-    Where an unknown axis meets a known one, the result has the known size if the call
+    Of an unknown and a known axis, the result has the known size if the call
     `stretches`, as ops do; of a layer it is unknown, as in Keras.
     """
     if getattr(function, "moves_text", False) and _any_text(args, kwargs):
@@ -448,7 +448,7 @@ def _infer_with(
 
 
 def _in_common(values: Sequence[Any]) -> Any:
-    """Return the Keras tensor for what traces gave; what is none stays as it is."""
+    """Return the Keras tensor for the results of traces; others unchanged."""
     if not hasattr(values[0], "shape"):
         return values[0]
     return KerasTensor(_common_sizes(values), values[0].dtype)

@@ -1,7 +1,7 @@
 """Tensors, which ops and models return outside of a trace, and what tapes record.
 
 A `Tensor` is a NumPy array whose operators are those of `ganglion.ops`. While a tape is
-open, a `Recording` remembers which graph value each tensor is, so that a gradient is
+open, a `Recording` holds the graph value of each tensor, so that a gradient is
 the compiler's own differentiation of that graph.
 """
 
@@ -152,8 +152,8 @@ def recording_to(chosen: Recording | None) -> Iterator[None]:
 def expect_backward() -> None:
     """Record from here on, if the script is written for Keras on PyTorch.
 
-    There, a loss knows how it was computed without anybody asking before the model is
-    called. A recording that grows large while nobody asks for gradients begins anew.
+    PyTorch records every computation, so that `loss.backward()` works without a tape. A
+    recording that grows large without a call for gradients starts again.
     """
     if os.environ.get("KERAS_BACKEND") != "torch":
         return
@@ -215,7 +215,7 @@ def _binary(name: str, ufunc: np.ufunc) -> tuple[Any, Any, Any]:
     def reflected(self: Tensor, other: Any) -> Any:
         return _applied(name, ufunc, other, self)
 
-    # Other names may stand for the same tensor: it stays as it is.
+    # Other names may refer to the same tensor: it must not change.
     return operator, reflected, operator
 
 
@@ -254,7 +254,7 @@ def _any_recorded(structure: Any) -> bool:
 def _comparison(name: str, ufunc: np.ufunc) -> Any:
     def operator(self: Tensor, other: Any) -> Any:
         if not isinstance(other, _OPERANDS) and not hasattr(other, "__array__"):
-            return NotImplemented  # for what knows by itself how to compare
+            return NotImplemented  # the other operand may define the comparison
         return _applied(name, ufunc, self, other)
 
     return operator
@@ -284,7 +284,7 @@ def _method(name: str, function: str | None = None) -> Any:
 
 
 def _torch_function(function: Any, args: Any, kwargs: Any) -> Any:
-    from ganglion.compat import pytorch  # which knows all ops
+    from ganglion.compat import pytorch  # which has all ops
 
     return pytorch.called(function, args, kwargs)
 
@@ -475,7 +475,7 @@ _UFUNCS = {"remainder": "mod", "true_divide": "divide", "conjugate": "conj"}
 
 
 class TextType(str):
-    """The type of texts: its name, with what code asks of a type of NumPy's."""
+    """The dtype of texts: a name with the attributes of a NumPy dtype."""
 
     name, kind = "string", "O"
 

@@ -442,7 +442,7 @@ class Scope:
         return self.read(self._numbers[key])
 
     def watch(self, array: np.ndarray) -> Value:
-        """Make an array a value of this trace, which gradients can be asked for."""
+        """Make an array a value of this trace, for which gradients can be computed."""
         if id(array) not in self._watched:
             # No constant: loops have a copy of those, which no gradient reaches.
             value = reshape(Constant(array), shape=array.shape)
@@ -751,7 +751,7 @@ class Deferred(Operators):
         return len(self.shape)
 
     def value(self, scope: Scope) -> Any:
-        """Return the tensor of a step, once for all who read it there."""
+        """Return the tensor of a step, computed once however often it is read there."""
         if self not in scope.shared_values:
             function, args, kwargs = self._call
             result = tree.flatten(function(*args, **kwargs))[self._index]
@@ -797,7 +797,7 @@ class Deferred(Operators):
 
 @contextmanager
 def uninitialized() -> Iterator[None]:
-    """Make variables of zeros in this block: their values are about to be read."""
+    """Make variables of zeros in this block: their values will be read from a file."""
     before, _active.blank = _active.blank, True
     try:
         yield
@@ -845,7 +845,7 @@ def read(x: Any, dtype: Any = None) -> Value:
 
 
 def _any_followed(parts: Any, scope: Scope | None) -> bool:
-    """Return whether gradients of parts may be asked for: as arrays they have none."""
+    """Return whether parts may need gradients: as arrays they have none."""
     recording = tensors.recording()
     if scope is None and recording is None:
         return False

@@ -18,7 +18,7 @@ from ganglion.applications.efficientnet_lite import EfficientNetLite0
 from ganglion.oldpaths import attribute_of
 from ganglion.saving.torch_file import read_state_dict
 
-# The networks of Keras, by the module that each lives in; loaded when asked for.
+# The networks of Keras, by the module of each; imported on first use.
 MODULES: dict[str, tuple[str, ...]] = {
     "convnext": tuple(
         f"ConvNeXt{size}" for size in ("Base", "Large", "Small", "Tiny", "XLarge")

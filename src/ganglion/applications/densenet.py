@@ -1,4 +1,4 @@
-"""DenseNet: every convolution sees the results of all before it."""
+"""DenseNet: the inputs of a convolution are the results of all before it."""
 
 from __future__ import annotations
 

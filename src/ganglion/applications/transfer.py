@@ -1,4 +1,4 @@
-"""A pretrained start: ImageNet's features, and what learns your classes from them.
+"""Transfer learning: features of ImageNet, and a head that learns other classes.
 
 Most of the network stays frozen, so what it computes of each image is computed once and
 kept on disk. A head learns on top of its features in seconds; fine-tuning then changes
@@ -34,8 +34,8 @@ HEAD_EPOCHS = 60  # each takes milliseconds
 FINE_EPOCHS = 5
 PATIENCE = 15
 HEAD_RATE, FINE_RATE = 1e-3, 1e-4
-# What lies before it stays as ImageNet made it: edges and textures are the same
-# everywhere, and the last five blocks hold most of the weights at a third of the work.
+# Layers before it stay frozen: edges and textures are the same in all images, and the
+# last five blocks hold most of the weights at a third of the work.
 CUT = "block10_add"
 MOST_MAPS = 1 << 30  # bytes of frozen features to hold
 
@@ -67,7 +67,7 @@ def start(
     Args:
         classes: How many classes the head distinguishes.
         size: Rows and columns of the images, or one number for both. The network
-            learned at 224; smaller is faster, below 96 it sees little.
+            was trained at 224; smaller is faster, below 96 accuracy suffers.
         dropout: The share of features left out in training the head.
         weights: As of `EfficientNetLite0`.
         name: The name of the model.
@@ -102,7 +102,7 @@ def start(
 
 
 def maps(start: Start, pixels: np.ndarray, verbose: Any = 0) -> np.ndarray:
-    """Return what the frozen part sees in images, from disk if it is known already.
+    """Return the frozen part's features of images, from disk if they are cached.
 
     Args:
         start: What `start` returned.

@@ -28,7 +28,7 @@ def function(
 ) -> Callable[[Any], list[np.ndarray]]:
     """Return a function from arrays for some Keras tensors to arrays of others.
 
-    `K.learning_phase()` among the inputs stands for 1 or 0: whether layers train. Each
+    `K.learning_phase()` among the inputs is 1 or 0: whether layers train. Each
     call also makes the `updates`: those of `optimizer.get_updates`, and pairs of a
     variable and the Keras tensor that it becomes.
     """

@@ -37,8 +37,8 @@ def per_chunk(hook: Hook) -> Hook:
 class Callback:
     """Hooks that run at the beginnings and ends of training, epochs and batches.
 
-    A callback that overrides a batch hook makes training run step by step, so that it
-    sees every batch; all others let it run many steps at a time. A batch hook decorated
+    A callback that overrides a batch hook makes training run step by step, with a call
+    for every batch; otherwise many steps run at a time. A batch hook decorated
     with `per_chunk` is called after every chunk of steps, with the last step's number.
 
     >>> class Announce(Callback):

@@ -1,9 +1,9 @@
 """The state of callbacks between epochs, as plain data in a checkpoint.
 
 A callback that has such a state returns it from `get_state` and takes it back in
-`set_state`, which `fit` calls after `on_train_begin` when it goes on with a run that
+`set_state`, which `fit` calls after `on_train_begin` when it resumes a run that
 was interrupted. A checkpoint may be written in the middle of the end of an epoch, by
-one callback of several: those that come after it are then called when the run goes on.
+one callback of several: those after it are then called when the run is resumed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`ganglion cam`: where in its images a model sees a class."""
+"""`ganglion cam`: class activation maps of a model on images."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ class ImageOptions(NamedTuple):
 def _resume(
     path: Path, options: dict[str, Any], limits: dict[str, Any], on: str | None
 ) -> None:
-    """Go on with a race of any kind."""
+    """Continue a race of any kind."""
     from ganglion.race import settings
     from ganglion.race.results import load
 

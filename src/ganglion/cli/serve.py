@@ -11,7 +11,7 @@ from ganglion.cli.options import ModelFile, Threads, above_zero, checked
 
 INSTALL = 'ganglion serve needs Starlette and uvicorn: pip install "ganglion-nn[serve]"'
 
-MOST_PARAMETERS = 3_000_000  # of models inside of a page: larger ones are asked by HTTP
+MOST_PARAMETERS = 3_000_000  # of models inside of a page: larger ones answer by HTTP
 
 
 def serve(

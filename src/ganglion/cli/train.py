@@ -157,7 +157,7 @@ def _train_recipe(
     resume: Path | None,
     watches: bool,
 ) -> None:
-    """Train a recipe, or go on with its training, and report the result."""
+    """Train a recipe, or resume its training, and report the result."""
     model: Any = resume and _resumed(context, chosen, resume, augment)
     if not augment:
         if chosen.augment:

@@ -20,7 +20,7 @@ from ganglion.compiler.ir.graph import Value
 def copies_of_values() -> Iterator[None]:
     """Let `torch.tensor` and `torch.as_tensor` take values while a step is traced.
 
-    They ask nobody how to copy what is no array yet.
+    PyTorch has no hook for copying objects that are not arrays yet.
     """
     torch: Any = sys.modules.get("torch")
     if torch is None or os.environ.get("KERAS_BACKEND") != "torch":

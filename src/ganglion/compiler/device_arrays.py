@@ -1,6 +1,6 @@
 """Device-resident arrays: host arrays whose newest values are still on a GPU.
 
-Training changes weights thousands of times before anybody reads them: the values stay
+Training changes weights thousands of times before the host reads them: the values stay
 on the device until `Variable.array` copies them to the host.
 
 >>> import numpy as np

@@ -1,7 +1,7 @@
 """The four arrays of a data set, and how raw files are decoded to them.
 
-A decoder is handed ``read``, which returns the bytes of a raw file by name, and never
-learns where they came from. Nothing here unpickles anything.
+A decoder takes ``read``, which returns the bytes of a raw file by name, wherever they
+come from. Nothing is unpickled.
 """
 
 import gzip

@@ -1,7 +1,7 @@
 """Data sets that Keras publishes as one file, known by the checksum of that file.
 
-Nobody knows the sum of their arrays until the file was decoded, so the cache holds it
-beside them: a sealed file.
+The checksum of their arrays is known only after the file was decoded, so the cache
+holds it beside them: a sealed file.
 """
 
 import hashlib

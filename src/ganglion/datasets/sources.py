@@ -105,8 +105,8 @@ def npm(package: str, inside: str, decoder: Decoder) -> Source:
         program = _program("npm")
         with _workshop() as folder:
             work = Path(folder)
-            # Asked first because it answers at once, where a download that cannot
-            # work and one that is slow look the same for minutes.
+            # This comes first because it answers at once: a download that cannot work
+            # looks like a slow one for minutes.
             view = [program, "view", package, "version", "--prefer-offline"]
             _run(view, work, ASK_SECONDS, NPM_SETTINGS)
             report.begin(f"npm pack {package}")

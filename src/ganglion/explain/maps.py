@@ -1,4 +1,4 @@
-"""Class activation maps: where in a picture a model sees its class.
+"""Class activation maps: the parts of a picture that speak for a class.
 
 Read `class_activation_map` first, then `Explainer.call`. Which features a map is made
 of is found by walking back from the model's output; models inside of models are looked
@@ -65,7 +65,7 @@ def class_activation_map(
     batch_size: int | None = None,
     verbose: Any = 0,
 ) -> ActivationMaps:
-    """Return where in each image the model sees a class.
+    """Return the class activation map of each image.
 
     The features before global average pooling are weighed as the class weighs them: a
     channel is the map where nothing but an activation follows, else the weights of the
@@ -419,8 +419,8 @@ def _scores_before_activation(
 def normalized(maps: np.ndarray, method: str) -> np.ndarray:
     """Scale each map to 0 ... 1; one that is the same everywhere becomes 0.
 
-    Plain maps start at their lowest value. Grad-CAM has left out what speaks against
-    the class already, so that its zero stays zero.
+    Plain maps start at their lowest value. Grad-CAM has left out negative values
+    already, so that its zero stays zero.
 
     >>> normalized(np.array([[[-1.0, 1.0], [3.0, 3.0]]]), "cam")
     array([[[0. , 0.5],

@@ -47,7 +47,7 @@ def heat_colors(maps: Any) -> np.ndarray:
 def overlay(
     images: Any, maps: Any, scale: int = 1, strength: float = 0.6
 ) -> np.ndarray:
-    """Lay heat over images: cold areas stay as they are, hot ones glow.
+    """Lay heat over images: cold areas are unchanged, hot ones glow.
 
     Args:
         images: Pixels (images, height, width, 1 or 3): integers, or floats whose

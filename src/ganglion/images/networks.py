@@ -33,7 +33,7 @@ LARGEST_BATCH = 128
 RACE_EPOCHS = 20
 RATE = 0.05  # lowered when it no longer helps; for batches of
 RATE_BATCH = 32  # and more: smaller ones are noisier
-RACE_RATE = 0.005  # stays as it is, so it must be one to end with
+RACE_RATE = 0.005  # constant, so low enough for the end
 NAMED = 10  # unreadable files, at most
 # A small folder for a first try: photographs of CIFAR-10.
 CIFAR_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog",
@@ -56,11 +56,11 @@ def class_names(model: Any, count: int, data: str | None = None) -> list[str]:
     Args:
         model: Has the names in its notes, or the name of a recipe or data set.
         count: How many classes there are; names of another number are not theirs.
-        data: The data set that it is asked about, where that is known.
+        data: The data set of the images, where it is known.
     """
     by_data = {"cifar10": CIFAR_CLASSES, "fashion_mnist": FASHION_CLASSES}
     known = by_data.get(data or model.name)
-    if model.name == "cifar10-cam":  # the published model, asked about other images
+    if model.name == "cifar10-cam":  # the published model, on other images
         known = known or CIFAR_CLASSES
     for names in (model.notes.get("class_names"), known):
         if isinstance(names, (list, tuple)) and len(names) == count:

@@ -85,8 +85,8 @@ def steps_of(images: int, batch_size: int) -> int:
 class BestKeeper(callbacks.Callback):
     """Keeps the weights of the best epoch, in memory and in a file.
 
-    The file is a model with the weights of the best epoch, and holds all that the run
-    needs to go on from where it is.
+    The file is a model with the weights of the best epoch, and holds everything that is
+    needed to resume the run from its last epoch.
 
     Args:
         monitor: What is to become small.
@@ -275,8 +275,8 @@ def fit(
 ) -> BestKeeper:
     """Train with early stopping; the model ends with the weights of its best epoch.
 
-    A model that was loaded goes on with the run that it is of, as if it had not been
-    interrupted. Ctrl-C writes the file before it is raised again.
+    The run of a model that was loaded is resumed, as if it had not been interrupted.
+    Ctrl-C writes the file before it is raised again.
     """
     first = int(model.training_state.epoch.array)
     validation = None

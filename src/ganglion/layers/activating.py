@@ -76,7 +76,7 @@ class LeakyReLU(Layer):
 
     def __init__(self, negative_slope: float = 0.3, **kwargs: Any) -> None:
         if "alpha" in kwargs:
-            # Keras 3 knows it too, so it does not make this a Keras 2 script.
+            # Keras 3 accepts it too, so it does not make this a Keras 2 script.
             keras2.note(
                 "`LeakyReLU(alpha=)`",
                 "`LeakyReLU(negative_slope=)`",

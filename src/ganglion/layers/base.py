@@ -138,7 +138,7 @@ class Layer(CompatMethods):
             cls.__init__ = translating(cls.__init__)  # type: ignore[method-assign]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Note the user's line and the arguments before `__init__` sees them."""
+        """Record the user's line, and the arguments before `__init__` runs."""
         layer = super().__new__(cls)
         layer._tracker = Tracker(WeightHolder)
         layer.created = origin.user_line()
@@ -621,7 +621,7 @@ class Layer(CompatMethods):
         return tuple(input_shape) if self.keeps_shape else None
 
     def _traced_shapes(self, inputs: Any) -> Any:
-        if is_own(self, "compute_output_shape"):  # it asks by `super()`
+        if is_own(self, "compute_output_shape"):  # it calls `super()`
             with suspended():
                 self._build_for((inputs,), {})
                 outputs = self._infer((inputs,), {})

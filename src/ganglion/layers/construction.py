@@ -31,7 +31,7 @@ def checked_name(name: Any) -> str | None:
 
 
 def checked_trainable(trainable: Any) -> bool:
-    """Return whether a layer learns; refuse anything but True and False."""
+    """Return the argument `trainable`; refuse anything but True and False."""
     if not isinstance(trainable, (bool, np.bool_)):
         raise ValueError(
             f"Expected `trainable` to be a boolean, True or False, got {trainable!r}."
@@ -347,7 +347,7 @@ class ShapesByName(dict[str, Any]):
 def shapes_to_build(
     layer: Any, args: Any, kwargs: dict[str, Any], method: str = "build"
 ) -> Any:
-    """Return the shape of a call's first input, or of each that `build` asks for.
+    """Return the shape of a call's first input, or of each that `build` takes.
 
     A `build` with several parameters gets those of the arguments of `call`: one called
     `query_shape` is the shape of `query`.

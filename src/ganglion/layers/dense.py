@@ -260,7 +260,7 @@ class Lambda(Layer):
     array([2., 2.], dtype=float32)
     """
 
-    saves_lambdas = True  # so that a training that saves its model goes on
+    saves_lambdas = True  # so that saving a model during training does not fail
 
     def __init__(
         self,

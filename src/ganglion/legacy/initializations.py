@@ -16,7 +16,7 @@ Initialization = Callable[..., Variable]
 
 
 def get(identifier: Any) -> Initialization:
-    """Return the function of a name; one that is a function stays as it is."""
+    """Return the function of a name; a function is returned unchanged."""
     if callable(identifier) and not isinstance(identifier, initializers.Initializer):
         return identifier
     initializer = initializers.get(identifier)

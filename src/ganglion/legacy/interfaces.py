@@ -1,7 +1,7 @@
 """`keras.legacy.interfaces`: Keras 2's decorators around its own layers and optimizers.
 
 They turned arguments of Keras 1 into those of Keras 2. Here each class reads the old
-spellings by itself, so that what a script decorates with one stays as it is.
+spellings by itself, so that these decorators change nothing.
 
 >>> @legacy_dense_support
 ... def make(units):

@@ -1,6 +1,6 @@
 """Losses of class numbers: Circle, generalized cross-entropy, and CTC of sequences.
 
-Circle loss learns embeddings (https://arxiv.org/abs/2002.10857); the generalized
+Circle loss is for embeddings (https://arxiv.org/abs/2002.10857); the generalized
 cross-entropy bears wrong labels (https://arxiv.org/abs/1805.07836).
 """
 

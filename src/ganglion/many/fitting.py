@@ -87,7 +87,7 @@ def fit_many(
         x: Inputs, as arrays: they are held once for all models.
         y: Targets.
         batch_size: As in `fit`, like all arguments that are not described here.
-        epochs: How often each model sees the data.
+        epochs: How many times each model is trained on all data.
         verbose: 0 for silence, "auto" or 1 for one line that is drawn over, 2 for a
             line a model.
         callbacks: Callbacks, of which every model gets copies; or a function of the

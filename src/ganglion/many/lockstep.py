@@ -89,7 +89,7 @@ def _begins(model: Any) -> bool:
 
 
 def _goes_by_names(loop: FitLoop) -> bool:
-    """Return whether names tell which data is for which input or output."""
+    """Return whether data is assigned to inputs and outputs by name."""
     tables = (loop.source, loop.validation.source)
     return keras2.is_own or any(
         isinstance(part, dict)
@@ -100,7 +100,7 @@ def _goes_by_names(loop: FitLoop) -> bool:
 
 
 def _address(table: Any) -> tuple[Any, ...]:
-    """Return where the data of a table lies: equal for tables of the same arrays."""
+    """Return the addresses of a table's data: equal for tables of the same arrays."""
     if not isinstance(table, Table):
         return ()
     return tuple(
@@ -283,8 +283,7 @@ class Group:
         """Take all models through some epochs at once; return how many.
 
         A model that had a bad step ends with that epoch: it must not be trained further
-        before the host sees this. So what was run at once is then run again, one epoch
-        at a time.
+        before the host can react. So those epochs are then run again, one at a time.
         """
         epochs = most if most > 1 and self._rows.save() else 1
         position, order, bad_step = (self._views[n] for n in self._cursor)

@@ -345,7 +345,7 @@ class _Batch:
             raise self._interrupted(rest)
 
     def _tell(self, trained: Sequence[Member]) -> None:
-        """Tell the results of some trials, and that there are none of the others."""
+        """Report the results of some trials, and that the others have none."""
         ended = {member.index: member for member in trained}
         for index, trial in enumerate(self._trials):
             if index in ended:

@@ -173,7 +173,7 @@ def of_script(script: Path, words: Sequence[str] = ()) -> Experiment:
 
 
 def _names_of(script: Path, words: Sequence[str]) -> dict[str, Any]:
-    """Run a script, which sees its own arguments and the modules beside it."""
+    """Run a script, with its own arguments and with its folder on the path."""
     sys.argv = [str(script), *words]
     sys.path.insert(0, str(script.resolve().parent))
     try:

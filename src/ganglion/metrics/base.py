@@ -259,7 +259,7 @@ class Mean(Metric):
             self.count.assign_add(float(values.shape[0]) if values.shape else 1.0)
 
     def result(self) -> Any:
-        if current_scope() is None:  # asked for at every chunk of steps: no graph
+        if current_scope() is None:  # called at every chunk of steps: no graph
             total, count = self.total.array, self.count.array
             mean = total / count if count else 0.0
             return as_tensor(np.asarray(mean, self.dtype))

@@ -242,7 +242,7 @@ def _sequential_from(cls: Any, config: dict[str, Any]) -> Sequential:
 
 
 def _subclass_from(cls: Any, config: dict[str, Any]) -> Any:
-    """Make a subclass; its `__init__` may lack arguments that the base knows."""
+    """Make a subclass; its `__init__` may lack arguments of the base class."""
     arguments = arguments_from(config)
     parameters = inspect.signature(cls.__init__).parameters
     kinds = {parameter.kind for parameter in parameters.values()}

@@ -239,7 +239,7 @@ class Model(OldMethods):
     def get_quantization_layer_structure(self, mode: Any = None) -> Any:
         """Return the layers before the blocks of the model, and the blocks.
 
-        GPTQ and AWQ quantize block by block. A subclass that knows its blocks returns
+        GPTQ and AWQ quantize block by block. A subclass with such blocks returns
         ``{"pre_block_layers": [...], "sequential_blocks": [...]}``; others None.
         """
         return None
@@ -250,7 +250,7 @@ class Model(OldMethods):
         """Quantize all layers that can be, or those whose names fit `filters`.
 
         Filters are a pattern, a list of them, or a function of a layer. Layers that
-        cannot be quantized stay as they are, with a warning.
+        cannot be quantized are left unchanged, with a warning.
         """
         type_check = kwargs.pop("type_check", True)
         if kwargs:

@@ -263,8 +263,8 @@ def multi_hot(
 def in_top_k(targets: Any, predictions: Any, k: int) -> Any:
     """Return whether the target is among the k largest predictions of its row.
 
-    As in Keras nobody can say so of a row with NaN or infinity, nor of a class that is
-    not there: that is False.
+    False for a row with NaN or infinity, and for a class that is not there, as in
+    Keras.
     """
     scores = floating(predictions)
     last = (scores.ndim - 1,)

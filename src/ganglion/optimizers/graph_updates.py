@@ -2,7 +2,7 @@
 
 An optimizer returned assignments, each a variable with its new value, all of them
 computed from the values before the step. Ours returns a `Descent`, which `K.function`
-makes; one that a script wrote is asked for its list whenever a step is traced.
+makes; one that a script wrote is called for its list whenever a step is traced.
 """
 
 from __future__ import annotations

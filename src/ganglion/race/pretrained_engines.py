@@ -17,7 +17,7 @@ import numpy as np
 
 from ganglion.race.engines.worker import most_memory
 
-HEAD_RATE, BODY_RATE = 1e-3, 1e-4  # PyTorch's: what is new learns faster
+HEAD_RATE, BODY_RATE = 1e-3, 1e-4  # PyTorch's: the new layers have a higher rate
 
 
 def _arrays(folder: Path) -> dict[str, np.ndarray]:

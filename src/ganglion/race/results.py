@@ -158,8 +158,8 @@ class Race:
 def save(race: Race, folder: str | Path) -> Path:
     """Write a race into a folder, which is made if need be; return the file.
 
-    The file is written beside and renamed: whoever reads sees a whole race, also when
-    this process is killed.
+    The file is replaced atomically: readers get a complete race, also if this process
+    is killed.
 
     >>> import tempfile
     >>> race = Race("mnist-mlp", "784 → 10", 1, 128, 1, 2, "cpu", 0, ("torch",))

@@ -82,7 +82,7 @@ class RaceRunner:
         race = replace(before, limit=limit, memory=memory, on=self._settings.on)
         if not race.finished:
             return replace(race, machine={}, skipped=())
-        # One that is out at a point of a sweep alone is asked again there.
+        # An engine that failed at one point of a sweep only is run again there.
         raced = {run.engine for run in race.finished if run.done}
         left_out = [skip for skip in race.skipped if skip.engine not in raced]
         return replace(race, skipped=tuple(left_out))

@@ -142,7 +142,7 @@ def load_model(
     """Load a model that Ganglion or Keras saved.
 
     Nothing in a file is ever executed, so `safe_mode=False` changes nothing. A model
-    that Ganglion saved in the middle of training goes on from there with
+    that Ganglion saved in the middle of training resumes from there with
     ``fit(..., initial_epoch=int(model.training_state.epoch))``.
     """
     with reading(filepath):
@@ -312,7 +312,7 @@ def save_checkpoint(path: Any, model: Any) -> None:
 
 
 def load_checkpoint(path: Any, model: Any) -> int:
-    """Load what `save_checkpoint` saved; return the epoch to go on with.
+    """Load what `save_checkpoint` saved; return the epoch to continue with.
 
     ``fit(..., initial_epoch=that)`` continues, in the middle of the epoch if need be.
     A `.keras` file that Ganglion wrote is a checkpoint, too.

@@ -215,7 +215,7 @@ def _counted(service: Service, path: str, answer: Endpoint) -> Endpoint:
             response.headers.update(HEADERS)
             return response
         except ClientDisconnect:
-            return Response(status_code=400)  # nobody reads it
+            return Response(status_code=400)  # the client is gone
         finally:
             service.metrics.in_progress -= 1
             service.metrics.requests[path, status] += 1

@@ -1,7 +1,7 @@
 """The inputs and outputs of a model: the shapes of its rows, its classes, its pictures.
 
 Start with `Interface.of`. The HTTP interface, its description and the page to try a
-model are all derived from it; nothing here knows of HTTP.
+model are all derived from it; nothing here depends on HTTP.
 """
 
 from __future__ import annotations

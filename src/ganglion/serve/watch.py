@@ -190,7 +190,7 @@ class Watch(Callback):
         self.feed.add("end", {"seconds": round(time.perf_counter() - self._began, 2)})
 
     def close(self) -> None:
-        """Tell the page that the training is over, and stop the server."""
+        """Report the end of training to the page, and stop the server."""
         self.feed.add("close", {})
         self.feed.close()
         self._server.close()

@@ -28,9 +28,10 @@ _forking = False
 class _HeldOff:
     """A block that no fork interrupts; one object serves all threads.
 
-    A thread that enters notes it, and then looks whether another one is forking. That
-    one says so first, and then looks who is inside. At least one of them sees the
-    other: as long as no thread forks, there is no lock to take.
+    A thread that enters first records that it is inside, then checks whether another
+    one is forking. A thread that forks first sets a flag, then checks whether any other
+    is inside. At least one of them notices the other: unless a thread forks, no lock is
+    taken.
     """
 
     def __enter__(self) -> None:

@@ -1,7 +1,7 @@
 """Output for a terminal: control characters are escaped, and tables shorten no name.
 
-Names of classes, files, layers and metrics come from folders and files that anybody may
-have made. A terminal obeys some characters, and Rich reads brackets as styles:
+Names of classes, files, layers and metrics come from folders and files of any origin.
+A terminal obeys some characters, and Rich reads brackets as styles:
 everything that is printed goes through here.
 
 Rich also shortens what does not fit ("mnist-perc…"), names first of all, but a reader

@@ -54,7 +54,7 @@ class CompiledLoss:
         self._weights = loss_weights
         self._output_names = output_names
         self.parts: list[_OutputLoss | None] = []
-        self._paths: list[_Path] = []  # to what each part sees, if losses are nested
+        self._paths: list[_Path] = []  # to each part's outputs, if losses are nested
         self._reported: list[int] = []  # the parts in the order of `evaluate`
         self.built = False
 
@@ -178,7 +178,7 @@ def is_structured(loss: Any, outputs: Outputs) -> bool:
 def _structured(
     loss: Any, factor: Any, y_true: Any, y_pred: Any, names: Any, path: _Path = ()
 ) -> Iterator[tuple[_Path, _OutputLoss]]:
-    """Yield each loss with the path to the outputs that it sees.
+    """Yield each loss with the path to its outputs.
 
     A list of another type than the outputs' container holds several losses of the same
     outputs, as in Keras.

@@ -109,7 +109,7 @@ def as_host_array(x: Any, name: str) -> np.ndarray:
 def fresh_view(array: np.ndarray) -> np.ndarray:
     """Return an array as a new object, so that a GPU copies it again.
 
-    This makes changes in place visible. Read-only arrays stay as they are.
+    This makes changes in place visible. Read-only arrays are returned unchanged.
 
     >>> fixed = np.zeros(3)
     >>> fixed.setflags(write=False)
@@ -540,12 +540,12 @@ def _is_plain(column: Any) -> bool:
 
 
 def as_column(x: Any, name: str) -> Any:
-    """Return data as an array; rows that are read batch by batch stay as they are."""
+    """Return data as an array; rows that are read batch by batch are left unchanged."""
     return x if isinstance(x, LazyRows) else as_array(x, name)
 
 
 def as_host_rows(x: Any, name: str) -> Any:
-    """Return data for the host as an array; lazy rows stay as they are."""
+    """Return data for the host as an array; lazy rows are left unchanged."""
     return x if isinstance(x, LazyRows) else as_host_array(x, name)
 
 
@@ -673,7 +673,7 @@ def _check_inputs(network: FunctionalGraph, x: Any) -> None:
 def _check_targets(network: FunctionalGraph, loss: Any, y: Any) -> None:
     """Refuse class numbers that the model has no output for."""
     outputs = Outputs(network.outputs, network.output_names)
-    if is_structured(loss, outputs):  # which loss sees which output, a step finds out
+    if is_structured(loss, outputs):  # a step finds out which loss is of which output
         return
     chosen = outputs.assign(loss, "loss")
     labels = outputs.align(y, "labels", [loss is not None for loss in chosen])

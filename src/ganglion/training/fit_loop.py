@@ -61,7 +61,7 @@ def run_epoch(
 ) -> Iterator[tuple[int, Any]]:
     """Run an epoch in chunks; yield the steps done so far and the chunk's results.
 
-    Starts where the cursor stands; at the end of the rows the epoch is over, as in
+    Starts at the cursor; at the end of the rows the epoch is over, as in
     Keras, and the next one begins with the first row, in a new order.
     """
     if int(cursor.position) >= table.rows:

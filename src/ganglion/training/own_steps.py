@@ -118,7 +118,7 @@ def _call(model: Any, kind: str, batch: Batch) -> Any:
 
 def _state_lists(model: Any, kind: str, batch: Batch) -> list[list[Variable]]:
     """Return the variables whose values a step in the style of JAX receives."""
-    with Scope():  # the first call makes variables, and forgets all else
+    with Scope():  # the first call only makes variables
         y_pred = model(batch.x)
         if kind != "predict":
             model.build_losses_and_metrics(batch, y_pred)

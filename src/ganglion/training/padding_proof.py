@@ -3,8 +3,8 @@
 Steps are added at the end of a batch, with the number that a `Masking` or an
 `Embedding(mask_zero=True)` masks. They change no result if every later layer either
 computes each step by itself or leaves masked steps out, and if losses and metrics count
-by the step and by the mask. Layers that are known to do so stand in a table, by their
-exact class; any other layer that sees such a step ends the proof.
+by the step and by the mask. Layers that are known to do so are in a table, by their
+exact class; any other layer with such a step as its input ends the proof.
 """
 
 from __future__ import annotations
@@ -273,7 +273,7 @@ def counts_by_step(model: Any, rule: PaddingRule, y: Any) -> bool:
 
 
 def _is_by_step(measure: Any) -> bool:
-    """Return whether a loss or a metric gives a number a step, and knows masks."""
+    """Return whether a loss or a metric gives a number per step, and supports masks."""
     if not type(measure).__module__.startswith("ganglion."):
         return False
     if isinstance(measure, LossFunctionWrapper):

@@ -467,7 +467,7 @@ class ModelLock:
         """Raise an error if another thread is training the model."""
         here = threading.current_thread()
         for thread, entry in list(self._threads.items()):
-            # One that is not alive was left behind by a fork.
+            # Threads that do not run were left behind by a fork.
             if entry.fits and thread is not here and thread.is_alive():
                 raise RuntimeError(
                     f'`{verb}`: the model "{self._model.name}" is being trained by '

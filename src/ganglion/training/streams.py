@@ -112,7 +112,7 @@ class Stream:
         return self._by_number(order[self.seen :])
 
     def _by_number(self, indices: Any) -> Iterator[Any]:
-        """Yield batches by number, prepared by the workers that a source asks for."""
+        """Yield batches by number, prepared by as many workers as the source sets."""
         workers = int(getattr(self._source, "workers", 1))
         processes = bool(getattr(self._source, "use_multiprocessing", False))
         if workers < 2 and not processes:

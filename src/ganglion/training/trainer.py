@@ -79,7 +79,7 @@ class Trainer(Layer):
         auto_scale_loss: bool = True,
         **kwargs: Any,
     ) -> None:
-        """Choose how the model learns: the optimizer, the loss and the metrics.
+        """Set the optimizer, the loss and the metrics.
 
         Callbacks are called after every `steps_per_execution` steps; Ganglion runs many
         steps at a time anyway, and compiles them whatever `jit_compile` is. With
@@ -277,9 +277,9 @@ class Trainer(Layer):
         return list({id(metric): metric for metric in reported}.values())
 
     def _reports_as_one(self, compiled: CompiledMetrics) -> bool:
-        """Return whether a step of the user's own sees all compiled metrics as one.
+        """Return whether a step of the user's own gets all compiled metrics as one.
 
-        It knows which output each measures, and which of them take sample weights.
+        That one has the output of each, and which of them take sample weights.
         """
         return self.is_in_own_step and not (compiled.built and keras2.active())
 
@@ -348,7 +348,7 @@ class Trainer(Layer):
     def epoch_logs(self, results: Any) -> Logs:
         """Return the logs of an epoch from its last steps, as Keras has them.
 
-        Metrics are computed again; what is reported under other names stays as it is.
+        Metrics are computed again; values under other names are left unchanged.
         """
         metrics = self.get_metrics_result()
         logs = metrics if results is None else last_logs(results)

@@ -98,7 +98,7 @@ def split_files(
     subset: str | None,
     verbose: bool,
 ) -> Any:
-    """Mix the files if asked, and return the data of the subset that is wanted.
+    """Shuffle the files if requested, and return the data of the chosen subset.
 
     Args:
         listing: The files.

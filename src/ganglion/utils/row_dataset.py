@@ -13,8 +13,8 @@ from ganglion.random import shuffled
 from ganglion.tensors import as_tensor
 from ganglion.utils.data import PyDataset
 
-# What else tf.data has, found there when it is asked for; the last two are what its
-# data sets ask of those that they join (`zip`, `concatenate`, `interleave`).
+# Other methods of tf.data, looked up there on use; the last two are those that its data
+# sets call on the ones that they join (`zip`, `concatenate`, `interleave`).
 _FURTHER = frozenset(
     {"apply", "cardinality", "concatenate", "element_spec", "enumerate", "filter"}
     | {"flat_map", "get_single_element", "interleave", "options", "padded_batch"}

@@ -143,7 +143,7 @@ def draw_segmentation_masks(
     """Return images with the colours of masks laid over them.
 
     A mask has the number of a class for each pixel, below `num_classes`; blended, the
-    result is bytes, and pixels of `ignore_index` stay as they are.
+    result is bytes, and pixels of `ignore_index` are left unchanged.
     """
     pictures = batch_of(images, data_format).astype("float32")
     masks = np.asarray(ops.convert_to_numpy(segmentation_masks))

@@ -160,7 +160,7 @@ def _write(picture: Any, path: Any, dpi: int) -> None:
         raise ValueError(f"`path` must end as an image file does, got {str(path)!r}.")
     kind = known[ending]
     buffer = io.BytesIO()
-    if kind == "JPEG":  # which knows no transparency
+    if kind == "JPEG":  # which has no transparency
         white = pillow().new("RGBA", picture.size, _WHITE)
         picture = pillow().alpha_composite(white, picture).convert("RGB")
     picture.save(buffer, format=kind, dpi=(dpi, dpi))

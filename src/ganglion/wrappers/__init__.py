@@ -33,7 +33,7 @@ else:
             SKLearnRegressor,
             SKLearnTransformer,
         )
-    except ImportError:  # without scikit-learn, as in Keras: it is told when used
+    except ImportError:  # without scikit-learn, as in Keras: the error comes on use
 
         class _Missing:
             def __init__(

@@ -227,7 +227,7 @@ class Module:
 def _parts_of(module: Any) -> Iterator[Any]:
     """Yield the variables and modules within a module, each once.
 
-    In TensorFlow's order: attributes by name, what lies in a module after its own.
+    In TensorFlow's order: attributes by name, contents of modules after all of them.
     """
     seen = {id(module)}
     waiting = deque([module])

@@ -112,7 +112,7 @@ class Emitter:
     def helper(self, name: str, arguments: str) -> Emitter:
         """Return the emitter of a function that this one calls, with further arguments.
 
-        It must be finished first, and sees no buffers that are added later.
+        It must be finished first, and has no buffers that are added later.
         """
         text = Text(name, f"ptr noalias %args, {arguments}")
         helper = Emitter(self._parameters, text)

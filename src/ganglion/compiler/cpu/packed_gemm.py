@@ -45,7 +45,7 @@ from ganglion.compiler.plan.kernels import Contract
 
 ROUND = "@llvm.x86.avx512bf16.cvtneps2bf16.512"  # a vector of float32
 ROUND_BOTH = "@llvm.x86.avx512bf16.cvtne2ps2bf16.512"  # of two: the second comes first
-MOST_COLUMNS = CPU.packed_columns  # that an epilogue goes on with at once
+MOST_COLUMNS = CPU.packed_columns  # that an epilogue takes at once
 
 
 class Run(NamedTuple):
@@ -188,7 +188,7 @@ class PackedContraction:
         )
 
     def _listed(self, run: Run) -> None:
-        """Leave out zeros of the left matrix: the right one is used as it lies."""
+        """Leave out zeros of the left matrix; the right one is read in place."""
         plain = replace(self.kernel, packed=None)
         product = Contraction(plain, self.emitter, self.epilogue)
         rows, columns = Extent(run.row, run.rows), Extent(run.column, run.columns)
@@ -206,7 +206,7 @@ class PackedContraction:
     def _blocks(self, run: Run, body: Callable[[Block, str, str], None]) -> None:
         """Run a body for blocks of columns, and of the inner axis.
 
-        It is told the first column as well, and whether these are the first rows.
+        Its other arguments: the first column, and whether these are the first rows.
         """
         text, kernel, (piece, row, rows, *_) = self.text, self.kernel, run
         left_base, right_base, out_base = (
@@ -309,7 +309,7 @@ class PackedContraction:
     def _add_up(
         self, block: Block, column: str, source: str, stride: int, length: str | None
     ) -> None:
-        """Add up columns of the right matrix, packed in panels or as it lies.
+        """Add up columns of the right matrix, packed in panels or in place.
 
         The sums of a long inner axis begin anew with each block, to keep their digits.
         """

@@ -15,8 +15,8 @@ from ganglion.compiler.plan.printer import show
 from ganglion.system.records import record
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
-# Bytes. NumPy asks for such pages where arrays are large: what lies before their first
-# boundary is in small pages, of which a step that walks through much memory needs many.
+# Bytes. NumPy requests such pages for large arrays: memory before their first boundary
+# is in small pages, of which a step that reads much memory needs many.
 HUGE_PAGE = 1 << 21
 
 

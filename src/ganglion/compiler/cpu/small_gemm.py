@@ -2,18 +2,18 @@
 
 A tile of 8 rows (then of 4, 2 and 1) times two vectors of columns (then one, then one
 of which some lanes are masked out) is held in registers. That is enough to keep a
-processor busy with what lies in its caches; larger contractions have tiles made for
+processor busy with data in its caches; larger contractions have tiles made for
 their shape (`gemm`). Every sum is one chain of products in the order of the inner
-indices, whatever the tiles are, and so has the same bits. An epilogue goes on with the
-sums of a tile; its text is a part of the product's, its numbers are parameters, too.
+indices, whatever the tiles are, and so has the same bits. An epilogue continues with
+the sums of a tile; its text is a part of the product's, its sizes are parameters, too.
 
-Rows of the right operand may lie so far apart that few lines of a cache are theirs. So
-a piece of a larger product copies its columns, some inner indices at a time, and its
-sums wait between those: that changes neither their order nor their bits.
+Rows of the right operand may be so far apart that they share few lines of a cache. So
+a piece of a larger product copies its columns, some inner indices at a time, and stores
+its sums in between: that changes neither their order nor their bits.
 
 Where the plan lists the indices at which a group of rows is not all zero, a tile is
-such a group, and goes through its list: if the lists leave out enough, which is seen
-when it runs.
+such a group, and visits only the listed indices: if the lists leave out enough, which
+is decided at run time.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class ProductKind(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """All that a small contraction is told: numbers, or in its text parameters.
+    """The sizes of a small contraction: numbers, or parameters of its text.
 
     A piece is at most `height` rows times `width` columns at one index of the outer
     axes, which fall into `down` times `across` pieces.
@@ -400,7 +400,7 @@ class ProductText:
                 text.add(offset, text.times(index, stride))
                 for offset, stride in zip(offsets, strides, strict=True)
             ]
-        # The only index of an axis that a product without any has is nobody's.
+        # Without outer axes there is one index all the same, not the epilogue's.
         inner = len(self.epilogue.at) if self.epilogue else 0
         return at[len(at) - inner :], offsets
 
@@ -519,7 +519,7 @@ class ProductText:
     def _prefetch(
         self, epilogue: Epilogue, at: list[str], height: int, vectors: int
     ) -> None:
-        """Prefetch what an epilogue goes on with beside a tile."""
+        """Prefetch the other operands of an epilogue of a tile."""
         *outer, row, column = at
         for below in range(height):
             point = [*outer, self.text.add(row, below), column]
@@ -528,7 +528,7 @@ class ProductText:
     def _go_on(
         self, epilogue: Epilogue, at: list[str], totals: list[Val], vectors: int
     ) -> None:
-        """Go on with the sums of a tile in registers."""
+        """Run the epilogue on the sums of a tile, in registers."""
         *outer, row, column = at
         for number, total in enumerate(totals):
             below, vector = divmod(number, vectors)
@@ -665,7 +665,7 @@ class ProductText:
         lefts: list[str],
         vectors: int,
     ) -> list[Val]:
-        """Go on with sums over the inner indices of a block."""
+        """Continue sums over the inner indices of a block."""
         text, element, (panel, lines) = self.text, self.element, waiting
         ((_, across, _),) = self.sizes.inner
         begun = Val(block.is_first, BOOL, 1)

@@ -35,7 +35,7 @@ Where = tuple[str, str, str]  # image, row and column of a tile
 
 @record(guarded=True)
 class Window:
-    """Pixels of images that belong to a tile, and what stands in for missing ones."""
+    """The pixels of a tile, and the address used for those outside of the image."""
 
     plane: Plane
     size: int
@@ -204,7 +204,7 @@ class Transforms:
 
 
 class Counts(NamedTuple):
-    """What a kernel over tiles is told, so that any number of images has one text."""
+    """The parameters of a kernel over tiles: any number of images has the same text."""
 
     tiles: int
     piece: int  # tiles
@@ -259,7 +259,7 @@ class Blocks(Transforms):
     def pixels(
         self, window: Window, where: Where, body: Callable[[list[list[str]]], None]
     ) -> None:
-        """Give a body the addresses of a tile's pixels; elsewhere, what stands in."""
+        """Run a body with the addresses of a tile's pixels; see `Window`."""
         text, size = self.text, window.size
         view, (height, width) = window.plane.view, window.plane.extent
         top, left, corner = self._corner(window, where)

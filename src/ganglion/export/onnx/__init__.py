@@ -12,7 +12,7 @@ def load_onnx(filepath: Any) -> Any:
 
     Images keep the layout of the file, which is channels first. The weights are those
     of the layers; batch normalisation trains, and dropout drops. Nothing in a file is
-    executed, and one that asks for more than it holds is refused.
+    executed, and one that claims to hold more than it does is refused.
 
     Args:
         filepath: The file; external data is read from files in its folder.

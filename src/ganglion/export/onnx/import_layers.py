@@ -172,7 +172,7 @@ def _cut_or_padded(y: Any, ends: Pairs, has_bias: bool) -> Any:
     if any(map(any, put)) and has_bias:
         raise ValueError("output padding beyond the windows is not supported")
     if any(map(any, taken)):
-        if len(taken) == 1:  # Keras' layer knows channels last alone
+        if len(taken) == 1:  # Keras' layer supports channels last only
             ((low, high),) = taken
             y = y[:, :, low : -high or None]
         else:

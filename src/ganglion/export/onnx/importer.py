@@ -1,8 +1,8 @@
 """An ONNX graph as a functional model: each operator becomes a layer or an op.
 
 A value is a Keras tensor, or a constant that is known while the model is built. Shapes
-that files compute at run time are constants here, too: a special number in them stands
-for an unknown size (the batch, most often).
+that files compute at run time are constants here, too: a special number in them is an
+unknown size (the batch, most often).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Importer:
     ) -> None:
         self.graph, self.opset = graph, graph.opset
         self._importers = importers
-        # A nested graph sees the values of the outer graph, and shares its layers.
+        # A nested graph can use the values of the outer graph, and shares its layers.
         self.values: ChainMap[str, Value] = ChainMap({"": None})
         self._constants = ChainMap(dict(graph.constants))
         self._layers: dict[Any, Any] = {}

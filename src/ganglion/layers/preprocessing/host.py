@@ -1,8 +1,8 @@
 """Layers that run on the host: NumPy and Python, before the compiled step.
 
 Text never enters the compiled graph. A functional model computes these layers, and all
-that lies before them, for each batch on the host (`models/host_part.py`); what they
-give are numbers, and the step begins there.
+layers before them, for each batch on the host (`models/host_part.py`). Their results,
+numbers, are the inputs of the compiled step.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class HostLayer(Layer):
     """A layer whose `call` computes in NumPy, on what lists and arrays hold.
 
     A subclass defines `call` over arrays (or what `as_inputs` makes of them), and
-    `compute_output_spec`, which no tracing can tell.
+    `compute_output_spec`, which cannot be traced.
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -2,7 +2,7 @@
 
 Every engine has a process of its own, all start from the same weights and see the same
 batches. They must agree on the loss before a clock starts; then they take turns in
-short rounds, so that a busy moment of the machine meets them all.
+short rounds, so that a busy moment of the machine affects them all.
 """
 
 from __future__ import annotations

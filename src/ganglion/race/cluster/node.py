@@ -154,7 +154,7 @@ def own_folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix=FOLDER) as name:
         new = Path(name, "new")
         with _lock(new):
-            new.rename(Path(name, LOCK))  # nobody sees it before it is locked
+            new.rename(Path(name, LOCK))  # it appears only after it is locked
             yield Path(name)
 
 
@@ -162,8 +162,8 @@ def own_folder() -> Iterator[Path]:
 def own_cores(count: int) -> Iterator[list[int]]:
     """Bind what is started to cores that no other run of this machine has.
 
-    Ray counts cores and binds nobody to them. Returns none, and binds nothing, where
-    there are fewer free ones than Ray thinks.
+    Ray counts cores, but binds no process to them. Returns none, and binds nothing, if
+    fewer are free than Ray counts.
     """
     if not hasattr(os, "sched_setaffinity"):
         yield list(range(count))
@@ -190,7 +190,7 @@ def _lock(path: Path) -> Iterator[bool]:
     """Lock a file until the process ends at the latest; yield whether it was free."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError:  # somebody else's; gone by now
+    except OSError:  # of another process, and removed by now
         yield False
         return
     try:

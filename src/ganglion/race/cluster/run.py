@@ -37,7 +37,7 @@ _PLAIN = ("form", "number", "limit", "first_loss")  # fields of a job, as they a
 
 @dataclass(frozen=True)
 class Work:
-    """A task: what its node is asked to do."""
+    """A task for a node."""
 
     do: str
     job: Job
@@ -190,7 +190,7 @@ class RayRunner(RaceRunner):
         return {"num_cpus": 0, "max_restarts": -1, "resources": resources}
 
     def _resources(self) -> list[dict[str, float]]:
-        """Return what each node that is alive has."""
+        """Return the resources of each node that is up."""
         return [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
 
     def _examinees(self, todo: Todo) -> dict[str, Engine]:

@@ -153,7 +153,7 @@ class Handler:
         started = time.perf_counter()
         if self._orders is not None and task.dtype == "float32":
             trainer.warm_up(self._orders[0])
-        elif self._orders is not None:  # nothing but first steps will be asked for
+        elif self._orders is not None:  # only first steps will be requested
             trainer.reset()
         seconds += time.perf_counter() - started
         self._trainer = trainer

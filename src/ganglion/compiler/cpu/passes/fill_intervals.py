@@ -15,9 +15,9 @@ def fill_intervals(plan: CpuPlan) -> CpuPlan:
     """Return the plan with runs moved up into earlier intervals.
 
     Each interval takes all later runs that do not depend on it, so that fewer barriers
-    remain, with more work between them. A run is postponed if it stores much that
-    nobody could read soon: its result would evict others from the caches, and be
-    evicted before it is used.
+    remain, with more work between them. A run is postponed if it stores much, and
+    no run that reads it can follow soon: its result would evict others from the caches,
+    and be evicted before it is used.
     """
     runs = runs_of(plan)
     waits_for, ordered = dependencies(runs), list[Run]()

@@ -589,10 +589,42 @@ class PackedContraction:
 
             self.each_vector(block.columns, copy)
 
-        if stride == 1:
+        if stride != 1:
+            text.each(0, block.columns, WIDTH, transpose)
+        elif self.pairs:
             self._each_step(block, copy_row)
         else:
-            text.each(0, block.columns, WIDTH, transpose)
+            self._copy_lines(block, panels)
+
+    def _copy_lines(self, block: Block, panels: Panels) -> None:
+        """Copy lines of the right matrix into panels, several of them side by side.
+
+        Hardware prefetchers follow that many streams at once; prefetches by software
+        for a single line are too few under way to use the memory's bandwidth.
+        """
+        text, most = self.text, CPU.packed_lines
+
+        def copy_lines(inner: str, count: int) -> None:
+            at = text.times(inner, self.inner.right)
+            lines = [text.address(block.right, self.element, at)]
+            for _ in range(count - 1):
+                lines.append(text.address(lines[-1], self.element, self.inner.right))
+
+            def copy(which: Lanes, column: str) -> None:
+                start = self.in_panel(panels.columns, column, panels.length)
+                at = text.times(inner, self.wide)
+                target = text.address(start, self.element, at)
+                ats = [text.address(line, self.element, column) for line in lines]
+                values = [which.load(at) for at in ats]
+                for number, value in enumerate(values):
+                    to = text.address(target, self.element, number * self.wide)
+                    self.store([value], to)
+
+            self.each_vector(block.columns, copy)
+
+        end = text.rounded_down(block.inner, most)
+        text.each(0, end, most, lambda inner: copy_lines(inner, most))
+        text.each(end, block.inner, 1, lambda inner: copy_lines(inner, 1))
 
     def _transpose(
         self, block: Block, source: str, stride: int, count: str, to: str, apart: int

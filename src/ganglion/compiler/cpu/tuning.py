@@ -71,6 +71,7 @@ class CpuTuning:
     amx_inner: int = 512  # indices of a block, likewise: bfloat16 takes half as much
     amx_panels: int = 4  # of rows that lie side by side, likewise, packed together
     packed_streams: int = 2  # arrays of an epilogue, at most: else a loop is faster
+    packed_lines: int = 8  # of columns that are packed, side by side
     packed_ahead: int = 8  # rows that are prefetched while columns are packed
 
     # ---- cache blocking

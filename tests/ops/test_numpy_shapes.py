@@ -64,6 +64,8 @@ CALLS: dict[str, Any] = {
     "ldexp": lambda o, t: o.ldexp(t((None, 3)), t((None, 3), "int32")),
     "logspace": lambda o, t: o.logspace(t((None, 3)), t((None, 3)), num=5),
     "geomspace": lambda o, t: o.geomspace(t((None, 3)), t((None, 3)), num=5, axis=-1),
+    "nancumsum": lambda o, t: o.nancumsum(t((None, 3)), axis=(1,)),
+    "nancumprod": lambda o, t: o.nancumprod(t((2, 3)), axis=()),
     "psnr": lambda o, t: o.psnr(t((None, 3)), t((None, 3)), 1.0),
     "isreal": lambda o, t: o.isreal(t((None, 3))),
     "sat": lambda o, t: o.saturate_cast(t((None, 3)), "uint8"),

@@ -22,6 +22,8 @@ DIFFERENT = {
     "vstack((3,), (3,))": "joins two rows into one",
     "pad((2, 3), 1, constant_values=2.5)": "refuses one width for all axes",
     "norm((2, 3, 4))": "refuses three axes",
+    "linspace((3,), (3,), 5, retstep=True, dtype=int32)": "gives steps of float64",
+    "multi_hot((0,), 4)": "gives minus infinity",
     "eye(2, 4, k=1)": "gives a matrix of another shape",
     "sparsemax((4, 6))": "rows that do not add up to one",
     "sparsemax((2, 3, 4), axis=1)": "rows that do not add up to one",

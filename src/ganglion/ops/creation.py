@@ -26,6 +26,7 @@ from ganglion.ops.dispatch import (
     known,
     op,
     promoted,
+    promoted_floats,
     stretch,
 )
 from ganglion.ops.numpy import absolute, log, multiply, power, sign, where
@@ -136,9 +137,9 @@ def linspace(
         line, step = _traced_line(start, stop, num, endpoint, axis)
         line = line if dtype is None else astype(line, dtype)
         return (line, step) if retstep else line
-    kind = dtype or promoted(floating(start), floating(stop))[0].dtype
+    kind = promoted_floats(start, stop)[0].dtype
     numbers, gap = np.linspace(start, stop, num, endpoint, retstep=True, axis=axis)
-    line = Constant(numbers, kind)
+    line = Constant(numbers, dtype or kind)
     return (line, Constant(gap, kind)) if retstep else line
 
 
@@ -149,7 +150,8 @@ def _traced_line(
     gaps = num - 1 if endpoint else num
     gap = (last - first) / float(gaps) if gaps > 0 else (last - first) * math.nan
     counts = np.arange(num).reshape(num, *(1,) * first.ndim).astype(first.dtype)
-    line = expand_dims(first, 0) + (expand_dims(gap, 0) * counts if gaps > 0 else 0.0)
+    steps = expand_dims(gap, 0) * counts if gaps > 0 else counts
+    line = expand_dims(first, 0) + steps
     if endpoint and num > 1:  # exactly, whatever the rounding on the way
         at_end = stretch(Constant(counts == num - 1), line.shape)
         line = p.where(at_end, stretch(expand_dims(last, 0), line.shape), line)

@@ -150,12 +150,41 @@ def promoted(*operands: Any) -> list[Value]:
 
     A Python number takes the type of the arrays beside it; see `result_type`.
     """
+    return _promoted(operands, lambda dtype: dtype)
+
+
+def promoted_floats(*operands: Any) -> list[Value]:
+    """Return the operands as floats of one common type and shape.
+
+    A Python number becomes a float at once: a -1 beside unsigned integers stays -1.
+    """
+    return _promoted(operands, _float_type)
+
+
+def promoted_with_room(*operands: Any) -> list[Value]:
+    """Return the operands as `promoted_floats` does; 64-bit integers become float64."""
+    return _promoted(operands, _float_type_with_room)
+
+
+def _promoted(
+    operands: Sequence[Any], type_from: Callable[[np.dtype], np.dtype]
+) -> list[Value]:
     if _are_plain(operands):
         return broadcast_all([_as_value(x, _FLOAT32) for x in operands])
     known = [x if is_weak(x) else read(x) for x in operands]
     types = tuple([x.dtype if isinstance(x, Value) else _kind(x) for x in known])
-    dtype = _common_type(types, config.floatx())
+    dtype = type_from(_common_type(types, config.floatx()))
     return broadcast_all([_as_value(x, dtype) for x in known])
+
+
+def _float_type(dtype: np.dtype) -> np.dtype:
+    keeps = is_float(dtype) or dtype.kind == "c"
+    return dtype if keeps else np.dtype(config.floatx())
+
+
+def _float_type_with_room(dtype: np.dtype) -> np.dtype:
+    is_wide = dtype.kind in "iu" and dtype.itemsize == 8
+    return np.dtype("float64") if is_wide else _float_type(dtype)
 
 
 _FLOAT32 = np.dtype("float32")
@@ -294,8 +323,7 @@ def floating(x: Any) -> Value:
     Complex numbers stay what they are.
     """
     value = read(x)
-    keeps = is_float(value.dtype) or value.dtype.kind == "c"
-    return value if keeps else astype(value, config.floatx())
+    return astype(value, _float_type(value.dtype))
 
 
 def floating_unless_whole(x: Any) -> Value:
@@ -307,8 +335,7 @@ def floating_unless_whole(x: Any) -> Value:
 def floating_with_room(x: Any) -> Value:
     """Return any array-like as floats; 64-bit integers become float64."""
     value = read(x)
-    is_wide = value.dtype.kind in "iu" and value.dtype.itemsize == 8
-    return astype(value, "float64") if is_wide else floating(value)
+    return astype(value, _float_type_with_room(value.dtype))
 
 
 def numeric(x: Any) -> Value:

@@ -21,6 +21,7 @@ from ganglion.ops.dispatch import (
     numeric,
     op,
     promoted,
+    promoted_floats,
     stretch,
 )
 from ganglion.ops.numpy import clip, equal, isnan, logaddexp, mod, multiply, power
@@ -54,7 +55,7 @@ erfc = _unary("erfc", p.erfc, "1 - erf(x), exact where erf is near 1.")
 @op
 def arctan2(x1: Any, x2: Any) -> Any:
     """Return the angle of the point (x2, x1), from -π to π."""
-    a, b = map(floating, promoted(x1, x2))
+    a, b = promoted_floats(x1, x2)
     return p.arctan2(a, b)
 
 
@@ -144,7 +145,7 @@ def sinc(x: Any) -> Any:
 @op
 def logaddexp2(x1: Any, x2: Any) -> Any:
     """Return log2(2**x1 + 2**x2) without overflow."""
-    a, b = map(floating, promoted(x1, x2))
+    a, b = promoted_floats(x1, x2)
     total = logaddexp(multiply(a, math.log(2)), multiply(b, math.log(2)))
     return multiply(total, 1 / math.log(2))
 
@@ -157,7 +158,7 @@ def ldexp(x1: Any, x2: Any) -> Any:
         raise TypeError(
             f"ops.ldexp: the exponent x2 must be an integer, not {exponent.dtype.name}."
         )
-    a, b = map(floating, promoted(x1, exponent))
+    a, b = promoted_floats(x1, exponent)
     # In two steps, neither of which overflows before the result does.
     half = p.floor(multiply(b, 0.5))
     first = p.multiply(a, power(2.0, half))
@@ -211,7 +212,7 @@ def fmod(x1: Any, x2: Any) -> Any:
 @op
 def nextafter(x1: Any, x2: Any) -> Any:
     """Return the next float after x1 in the direction of x2."""
-    a, b = map(floating, promoted(x1, x2))
+    a, b = promoted_floats(x1, x2)
     # Backends compute half precision in float32, where the next number is another.
     return p.nextafter(a, b) if a.dtype.itemsize > 2 else _NEXT_HALF(a, b)
 

@@ -14,7 +14,7 @@ import numpy as np
 from ganglion.compiler.ir.graph import Node, ShapeError, Value
 from ganglion.compiler.ir.host import host_op, host_record, items
 from ganglion.compiler.ir.shaping import fill
-from ganglion.ops.dispatch import astype, op
+from ganglion.ops.dispatch import astype, op, promoted_floats
 from ganglion.ops.indexing import take
 from ganglion.ops.joining import pad
 from ganglion.ops.linalg import promoted_floats

@@ -21,7 +21,14 @@ from ganglion.compiler.ir.shaping import fill, is_float, sum_
 from ganglion.dtypes import finfo
 from ganglion.ops import reduction
 from ganglion.ops.creation import eye, tril, triu
-from ganglion.ops.dispatch import astype, axes_of, floating, op, stretch
+from ganglion.ops.dispatch import (
+    astype,
+    axes_of,
+    floating,
+    op,
+    promoted_floats,
+    stretch,
+)
 from ganglion.ops.indexing import diagonal
 from ganglion.ops.numpy import absolute, not_equal, power, sqrt, square, where
 from ganglion.ops.products import matmul

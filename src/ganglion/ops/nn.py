@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ganglion import config
-from ganglion.compiler.ir import arrays
 from ganglion.compiler.ir import pointwise as p
 from ganglion.compiler.ir import shaping as s
 from ganglion.compiler.ir.custom import custom_gradient
@@ -24,6 +23,7 @@ from ganglion.ops.dispatch import (
     one_axis,
     op,
     promoted,
+    promoted_floats,
 )
 from ganglion.ops.index_limits import require_range
 from ganglion.ops.linalg import norm
@@ -255,8 +255,8 @@ def multi_hot(
         raise ValueError("ops.multi_hot needs `num_classes`, and makes dense arrays.")
     index = read(inputs)
     hot = one_hot(index, num_classes, axis=axis, dtype="int32")
-    marked = arrays.max_(hot, axes=(1 if index.ndim > 1 else 0,))
-    return astype(marked, dtype or config.floatx())
+    times = s.sum_(hot, axes=(1 if index.ndim > 1 else 0,))  # none of no labels
+    return astype(p.minimum(times, s.fill(1, times)), dtype or config.floatx())
 
 
 @op
@@ -417,7 +417,7 @@ def _read_values(weights: Value, value: Value, groups: int) -> Value:
 @op
 def psnr(x1: Any, x2: Any, max_val: Any) -> Any:
     """Return the peak signal-to-noise ratio of two images, in decibels."""
-    a, b = map(floating, promoted(x1, x2))
+    a, b = promoted_floats(x1, x2)
     if read(x1).shape != read(x2).shape:
         raise ShapeError(f"psnr: shapes {a.shape} and {b.shape} differ")
     noise = mean(square(a - b))

@@ -22,6 +22,8 @@ from ganglion.ops.dispatch import (
     numeric,
     op,
     promoted,
+    promoted_floats,
+    promoted_with_room,
 )
 from ganglion.tensors import Tensor
 from ganglion.variables import read
@@ -212,8 +214,7 @@ def _safe_divisor(b: Value) -> Value:
 @op
 def divide(x1: Any, x2: Any) -> Any:
     """Divide element by element; integers give floats."""
-    a, b = promoted(x1, x2)
-    return p.divide(floating(a), floating(b))
+    return p.divide(*promoted_floats(x1, x2))
 
 
 true_divide = divide
@@ -375,7 +376,7 @@ def arccosh(x: Any) -> Any:
 @op
 def logaddexp(x1: Any, x2: Any) -> Any:
     """Return log(exp(x1) + exp(x2)) without overflow."""
-    a, b = map(floating, promoted(x1, x2))
+    a, b = promoted_floats(x1, x2)
     # The difference of equal infinities is no number.
     apart = p.where(isnan(a - b), s.fill(0, a), a - b)
     # At a tie the larger is b, with slope 1, and the rest has slopes 1/2 and -1/2.
@@ -386,7 +387,7 @@ def logaddexp(x1: Any, x2: Any) -> Any:
 @op
 def hypot(x1: Any, x2: Any) -> Any:
     """Return sqrt(x1² + x2²) without overflow."""
-    a, b = map(floating_with_room, promoted(x1, x2))
+    a, b = promoted_with_room(x1, x2)
     # The scale takes no part in the slope: whatever it is, the result is the same.
     top = p.stop_gradient(p.maximum(p.absolute(a), p.absolute(b)))
     usable = p.logical_and(top > 0.0, top < math.inf)
@@ -409,7 +410,7 @@ def trunc(x: Any) -> Any:
 @op
 def heaviside(x1: Any, x2: Any) -> Any:
     """Return 0 below zero, 1 above, and x2 at zero."""
-    a, b = map(floating_with_room, promoted(x1, x2))
+    a, b = promoted_with_room(x1, x2)
     step = p.where(a > 0.0, s.fill(1, a), p.where(a < 0.0, s.fill(0, a), b))
     return p.where(isnan(a), a, step)
 
@@ -417,7 +418,7 @@ def heaviside(x1: Any, x2: Any) -> Any:
 @op
 def divide_no_nan(x1: Any, x2: Any) -> Any:
     """Divide, with 0 where the divisor is 0."""
-    a, b = map(floating, promoted(x1, x2))
+    a, b = promoted_floats(x1, x2)
     zero = p.equal(b, s.fill(0, b))
     quotient = p.divide(a, p.where(zero, s.fill(1, b), b))
     return p.where(zero, s.fill(0, b), quotient)
@@ -441,7 +442,7 @@ def isclose(
     x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Any:
     """Return which elements differ by at most atol + rtol |x2|."""
-    a, b = map(floating, promoted(x1, x2))
+    a, b = promoted_floats(x1, x2)
     near = less_equal(absolute(a - b), absolute(b) * rtol + atol)
     near = logical_and(near, logical_and(isfinite(a), isfinite(b)))
     near = logical_or(near, logical_and(isinf(a), equal(a, b)))

@@ -62,6 +62,12 @@ call("top_k", TIES, 2, by=None)
 call("top_k", np.array([[np.iinfo("int32").min] * 2], "int32"), 2, by=None)
 call("diff", B, axis=1)
 call("mod", B, np.ones_like(B), by=None)
+for a, b in ((-1, BYTES // 2 + 1), (300, BYTES // 2 + 1), (BYTES, -2)):
+    for name in ("true_divide", "divide_no_nan"):
+        call(name, a, b, by=lambda x, y: np.true_divide(x, y, dtype="float32"))
+call("linspace", V, V + 1, 5, retstep=True, dtype="int32",
+     by=lambda a, b, n, retstep, dtype: (np.int32(np.linspace(a, b, n)), (b - a) / 4)
+     )  # fmt: skip
 call("conv", I.reshape(1, 2, 3, 1), J.reshape(2, 3, 1, 1), by=None)
 
 # ---- axes ----------------------------------------------------------------------------
@@ -143,5 +149,8 @@ call("split", EMPTY, 2, axis=1)
 call("split", np.zeros((0,), "float32"), 2)
 call("array_split", np.zeros((0,), "float32"), 2)
 call("diff", V, n=5)
+call("geomspace", 1.0, 3.0, 0)
+call("sort", np.float32(3.0), axis=None)
+call("multi_hot", np.zeros((0,), "int32"), 4, by=lambda i, n: np.zeros(n))
 
 EDGES = CALLS[_before:]

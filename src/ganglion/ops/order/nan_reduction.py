@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from ganglion.compiler.ir.graph import Value
 from ganglion.ops.dispatch import astype, floating, op
@@ -41,15 +44,29 @@ def nanprod(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 @op
-def nancumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
-    """Add up step by step along an axis, leaving NaN out."""
-    return cumsum(_with(0.0, x), axis=axis, dtype=dtype)
+def nancumsum(
+    x: Any, axis: int | Sequence[int] | None = None, dtype: Any = None
+) -> Any:
+    """Add up step by step along an axis, or one after the other, leaving NaN out."""
+    return _step_by_step(cumsum, _with(0.0, x), axis, dtype)
 
 
 @op
-def nancumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
-    """Multiply step by step along an axis, leaving NaN out."""
-    return cumprod(_with(1.0, x), axis=axis, dtype=dtype)
+def nancumprod(
+    x: Any, axis: int | Sequence[int] | None = None, dtype: Any = None
+) -> Any:
+    """Multiply step by step along an axis, or one after the other, leaving NaN out."""
+    return _step_by_step(cumprod, _with(1.0, x), axis, dtype)
+
+
+def _step_by_step(
+    cumulated: Callable[..., Value], value: Value, axis: Any, dtype: Any
+) -> Value:
+    if axis is None or isinstance(axis, (int, np.integer)):
+        return cumulated(value, axis=axis, dtype=dtype)
+    for one in axis:
+        value = cumulated(value, axis=one, dtype=dtype)
+    return value if dtype is None else astype(value, dtype)
 
 
 @op

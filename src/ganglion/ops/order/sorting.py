@@ -91,9 +91,10 @@ def argsort(x: Any, axis: int | None = -1) -> Any:
 @op
 def sort(x: Any, axis: int | None = -1) -> Any:
     """Sort along an axis, NaN last."""
-    value, axis = _along(x, axis)
-    ordered = take_along_axis(value, _ARGSORT(value, axis=axis), axis=axis)
-    return ordered if read(x).ndim else s.reshape(ordered, shape=())
+    value, along = _along(x, axis)
+    ordered = take_along_axis(value, _ARGSORT(value, axis=along), axis=along)
+    keeps = axis is None or read(x).ndim
+    return ordered if keeps else s.reshape(ordered, shape=())
 
 
 @op

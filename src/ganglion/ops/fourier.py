@@ -14,10 +14,10 @@ import numpy as np
 from ganglion.compiler.ir.graph import Node, ShapeError, Value
 from ganglion.compiler.ir.host import host_op, host_record, items
 from ganglion.compiler.ir.shaping import fill
-from ganglion.ops.dispatch import astype, op, promoted_floats
+from ganglion.ops.dispatch import astype, op
 from ganglion.ops.indexing import take
 from ganglion.ops.joining import pad
-from ganglion.ops.linalg import promoted_floats
+from ganglion.ops.linalg import promoted_for_lapack
 from ganglion.ops.numpy import where
 from ganglion.ops.order.segments import segment_sum
 from ganglion.ops.shapes import broadcast_to, moveaxis, reshape, slice_axis
@@ -37,7 +37,7 @@ def _pair(name: str, x: Any) -> tuple[Value, Value]:
             f"{name}: Input `x` should be a tuple of two tensors, the real and the "
             f"imaginary part. Received: {type(x).__name__}."
         )
-    real, imaginary = promoted_floats(*x)
+    real, imaginary = promoted_for_lapack(*x)
     if real.shape != imaginary.shape:
         raise ValueError(
             f"{name}: Both the real and imaginary parts should have the same shape. "
@@ -175,7 +175,7 @@ _irfft = host_op(
 @op
 def rfft(x: Any, fft_length: int | None = None) -> Any:
     """Transform a real signal along the last axis; return its half of frequencies."""
-    value, _ = promoted_floats(x, x)
+    value, _ = promoted_for_lapack(x, x)
     _axes("rfft", value, 1)
     return items(_rfft(value, count=_length("rfft", fft_length, value.shape[-1])))
 

@@ -21,14 +21,7 @@ from ganglion.compiler.ir.shaping import fill, is_float, sum_
 from ganglion.dtypes import finfo
 from ganglion.ops import reduction
 from ganglion.ops.creation import eye, tril, triu
-from ganglion.ops.dispatch import (
-    astype,
-    axes_of,
-    floating,
-    op,
-    promoted_floats,
-    stretch,
-)
+from ganglion.ops.dispatch import astype, axes_of, floating, op, stretch
 from ganglion.ops.indexing import diagonal
 from ganglion.ops.numpy import absolute, not_equal, power, sqrt, square, where
 from ganglion.ops.products import matmul
@@ -172,7 +165,7 @@ def solve_triangular(a: Any, b: Any, lower: bool = False) -> Any:
 @op
 def lstsq(a: Any, b: Any, rcond: float | None = None) -> Any:
     """Return the x of least squares `|a @ x - b|`, and of those the shortest."""
-    left, right = promoted_floats(a, b)
+    left, right = promoted_for_lapack(a, b)
     if left.ndim != 2 or right.ndim not in (1, 2):
         raise ShapeError(
             f"lstsq: expected a matrix, and a vector or a matrix, got shapes "
@@ -192,7 +185,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> Any:
     return result if right.ndim == 2 else squeeze(result, -1)
 
 
-def promoted_floats(a: Any, b: Any) -> tuple[Value, Value]:
+def promoted_for_lapack(a: Any, b: Any) -> tuple[Value, Value]:
     """Return two arrays as floats of one type that LAPACK takes."""
     left, right = _wide(floating(a)), _wide(floating(b))
     dtype = np.promote_types(left.dtype, right.dtype)

@@ -518,7 +518,7 @@ def enable_flash_attention() -> None:
 
 
 def disable_flash_attention() -> None:
-    """Do without flash attention; how attention is computed, the compiler chooses."""
+    """Change nothing: the compiler chooses how attention is computed."""
     _choices["flash_attention"] = False
 
 

@@ -54,7 +54,7 @@ def write_file(
     Args:
         path: Where to write; a link still points to the file that it names.
         content: Bytes, or a function that writes them into an open file.
-        durable: Whether it must outlive a power cut. What can be computed again at
+        durable: Whether it must survive a power failure. What can be computed again at
             any time, and is checked when it is read, need not wait for the disk.
 
     Returns:
@@ -226,7 +226,7 @@ def _sync_files(folder: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a renaming survive a power cut, where the system can."""
+    """Flush a folder, so that renaming a file in it survives a power failure."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

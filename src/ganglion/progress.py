@@ -277,7 +277,7 @@ class JsonLog:
         if self.path is None:
             print_message(line)
             return
-        # A log grows by a line: writing it anew and renaming it would cost all of it.
+        # A log grows by a line: replacing the file atomically would rewrite all of it.
         with open(self.path, "a", encoding="utf-8") as file:
             file.write(line + "\n")
 

@@ -588,7 +588,7 @@ def get_keras_mask(x: Any) -> Any:
 
 
 def set_keras_mask(x: Any, mask: Any) -> None:
-    """Give a tensor a mask, or take it away by None."""
+    """Set the mask of a tensor, or remove it with None."""
     if isinstance(x, np.ndarray) and not isinstance(x, Tensor):
         raise TypeError(
             "A plain array cannot carry a mask: give it to the layer that needs it, "

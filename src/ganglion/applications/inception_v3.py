@@ -28,7 +28,7 @@ Branch = tuple[Any, ...]
 def conv(
     x: Any, filters: int, rows: int, columns: int, half: bool = False, pad: bool = True
 ) -> Any:
-    """Convolve, normalise over the batch, and cut off what is negative."""
+    """Convolve, normalise over the batch, and apply ReLU."""
     x = layers.Conv2D(
         filters,
         (rows, columns),

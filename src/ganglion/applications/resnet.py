@@ -32,7 +32,7 @@ def conv(x: Any, filters: int, kernel: int, name: str, **options: Any) -> Any:
 
 
 def normed(x: Any, name: str, relu: bool = True) -> Any:
-    """Normalise over the batch, and cut off what is negative."""
+    """Normalise over the batch, and apply ReLU."""
     x = norm(x, f"{name}_bn", epsilon=EPSILON)
     return activate(x, "relu", f"{name}_relu") if relu else x
 

@@ -278,7 +278,7 @@ def pool_by_mode(pool_mode: str, *arguments: Any) -> Any:
 def local_conv1d(
     inputs: Any, kernel: Any, kernel_size: Any, strides: Any, data_format: Any = None
 ) -> Any:
-    """Slide over sequences, with a kernel of its own for every place."""
+    """Slide over sequences, with a separate kernel for every position."""
     if config.data_format_of(data_format) == "channels_first":
         inputs = ops.swapaxes(inputs, 1, 2)
     (width,), (step,) = kernel_size, strides
@@ -295,7 +295,7 @@ def local_conv2d(
     output_shape: Any,
     data_format: Any = None,
 ) -> Any:
-    """Slide over images, with a kernel of its own for every place."""
+    """Slide over images, with a separate kernel for every position."""
     is_first = config.data_format_of(data_format) == "channels_first"
     inputs = ops.transpose(inputs, (0, 2, 3, 1)) if is_first else inputs
     (height, width), (down, right) = kernel_size, strides

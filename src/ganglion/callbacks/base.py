@@ -344,7 +344,7 @@ class CallbackList(Callback):
 
     @property
     def has_foreign(self) -> bool:
-        """Whether some callback is not ours, and may do anything, to the data too."""
+        """Whether a callback is the user's, which may even change the data."""
         return any(
             isinstance(callback, LambdaCallback)
             or not type(callback).__module__.startswith("ganglion.")

@@ -56,8 +56,8 @@ def states_of(callbacks: list[Any], ended: EpochEnd | None) -> dict[str, Any]:
 def take_up(callbacks: list[Any], saved: dict[str, Any]) -> bool:
     """Give callbacks the states that `states_of` returned.
 
-    Return whether there is a callback for each of them. One without a state of its own
-    in the file starts from scratch.
+    Return whether there is a callback for each of them. One without a state in the
+    file starts from scratch.
     """
     known = dict(_named(callbacks))
     states = _dictionary(saved.get("states"))

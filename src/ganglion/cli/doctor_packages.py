@@ -64,7 +64,7 @@ def distribution() -> Iterator[Finding]:
 
 
 def requirements() -> Iterator[Finding]:
-    """Check everything that Ganglion cannot do without."""
+    """Check the packages that Ganglion requires."""
     for requirement in machine.needs(DISTRIBUTION, ""):
         name, wanted = parsed(requirement)
         version = _version(name)
@@ -79,7 +79,7 @@ def requirements() -> Iterator[Finding]:
 
 
 def extras() -> Iterator[Finding]:
-    """Report which extras are installed, and what the others would bring."""
+    """Report which extras are installed, and what the others are for."""
     for extra in machine.extras(DISTRIBUTION):
         if extra in FOR_DEVELOPERS:
             continue

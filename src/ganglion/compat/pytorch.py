@@ -1,7 +1,7 @@
 """PyTorch's functions of Ganglion's tensors, where an op does the same.
 
-PyTorch calls `__torch_function__` of what is among the arguments of its functions and
-is no tensor of its own. Its tensors beside ours are numbers that need no gradient.
+PyTorch calls `__torch_function__` of those arguments of its functions that are not its
+tensors. Its tensors among the arguments are numbers that need no gradient.
 """
 
 from __future__ import annotations

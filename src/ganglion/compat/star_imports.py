@@ -1,7 +1,7 @@
 """The names that `from keras.layers import *` gave a script besides the layers.
 
-The modules of Keras 2 had no `__all__`: a star brought what they had imported, too, and
-scripts came to use `K` and `np` without importing them.
+The modules of Keras 2 had no `__all__`: a star also imported what they had imported,
+and scripts use `K` and `np` without importing them.
 
 >>> sorted(names_of("from keras.regularizers import *"))
 ['K']
@@ -16,7 +16,7 @@ import importlib
 from typing import Any
 
 _LAYERS = "K np copy warnings activations initializers regularizers constraints"
-# The names that a star brought, by the module of ours.
+# The names that a star imported, by module.
 _BROUGHT = {
     "layers": f"{_LAYERS} conv_utils interfaces InputSpec",
     "engine": "Input InputLayer InputSpec Layer Model",

@@ -99,7 +99,7 @@ def _info(data_set: "DataSet") -> DataSetInfo:
 
 
 def fetch(name: str) -> Path:
-    """Bring a data set into the cache, check it, and return its file.
+    """Download a data set into the cache, check it, and return its file.
 
     >>> fetch("mnist").name  # doctest: +SKIP
     'mnist.npz'

@@ -156,10 +156,10 @@ def members(file: IO[bytes], names: Iterable[str]) -> dict[str, Any]:
 
 
 def npy(file: IO[bytes], archive: zipfile.ZipFile, name: str) -> Any:
-    """Read an array from an archive; as from a file of its own, if it is stored so.
+    """Read an array from an archive; in place if it is stored without compression.
 
-    The archive's sums of bytes would take longer to check than all else: who reads
-    data sets checks what they hold.
+    The archive's own checksums would take longer than all else, and are not checked:
+    readers of data sets check the arrays.
     """
     member = archive.getinfo(name)
     if member.compress_type != zipfile.ZIP_STORED:

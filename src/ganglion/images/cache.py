@@ -121,7 +121,7 @@ def write(
     others = [p for p in cache_folder.iterdir() if p.name != key and p.name[0] != "."]
     files.remove_oldest(others, MOST - size)
     large = size > LARGEST_IN_MEMORY
-    # Decoded again if a power cut takes it: there is no need to wait for the disk.
+    # Decoded again if a power failure destroys it: no need to wait for the disk.
     with files.new_folder(cache_folder / key, durable=False) as part:
         path = part / _PIXELS
         pixels = (

@@ -135,7 +135,7 @@ def _split(
 ) -> tuple[np.ndarray, dict[str, Images | None]]:
     """Return the rows to train on and the parts that are held out.
 
-    Those with a folder of their own are that folder; the others come out of the rest.
+    A part with its own folder is that folder; others are drawn from the rest.
     """
     base = WHOLE if WHOLE in read else TRAIN
     labels = listing.parts[base].labels[read[base].readable]

@@ -39,7 +39,7 @@ from ganglion.images.loading import batch_for, fingerprint, held_out
 EPOCHS = 100  # at most: early stopping ends it
 STEPS = 2000  # at most, where that many are more epochs
 VALIDATION = 0.15
-SAVE_SECONDS = 5.0  # how much of a training a power cut may cost
+SAVE_SECONDS = 5.0  # how much training a power failure may cost
 SLOWER = 0.3  # the learning rate at the end
 # In a score that is otherwise the error: if there is no error, the loss decides.
 LOSS_SHARE = 0.1

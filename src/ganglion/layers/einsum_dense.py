@@ -34,7 +34,7 @@ class EinsumDense(Quantizable):
 
     `output_shape` is without the batch and without the axes of `...`; None where
     the size is that of an axis of the inputs. `bias_axes` names the axes of the outputs
-    that have a bias of their own.
+    along which biases differ.
 
     >>> import numpy as np
     >>> heads = EinsumDense("abc,cde->abde", (None, 2, 4), bias_axes="de")

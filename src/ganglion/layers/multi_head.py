@@ -251,7 +251,7 @@ class _HeadedAttention(Layer):
         return ops.einsum(self._combine_equation, weights, value), scores
 
     def _over_heads(self, mask: Any, query: Any) -> Any:
-        """Give a mask the axes of the scores: those of the heads are new."""
+        """Return a mask with the axes of the scores: those of the heads are added."""
         if mask is None:
             return None
         over = len(self.attention_axes)

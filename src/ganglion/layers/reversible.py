@@ -157,7 +157,7 @@ class ReversibleEmbedding(Embedding):
         return [*super()._saved_variables(), *self._reverse_stored]
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
-        """Return None: scores have no mask, and rows have been given theirs."""
+        """Return None: scores have no mask, and rows have theirs already."""
         return None
 
     def compute_output_shape(self, input_shape: Any, reverse: bool = False) -> Any:

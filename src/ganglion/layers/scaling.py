@@ -1,4 +1,4 @@
-"""Layers that bring data into range: Rescaling and Normalization."""
+"""Layers that scale data: Rescaling and Normalization."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class Normalization(Layer):
         return x * deviation + mean if self.invert else (x - mean) / deviation
 
     def _aligned(self, statistic: Any, ndim: int) -> Any:
-        """Give a statistic as many axes as the inputs have."""
+        """Return a statistic with as many axes as the inputs."""
         axes = self._kept_axes(ndim)
         shape = [1] * ndim
         sizes = reversed(statistic.shape)

@@ -47,7 +47,7 @@ def circle(
         is_same = ops.logical_and(is_same, off_diagonal)
     near = -gamma * ops.maximum(margin + distances, 0.0) * (margin - distances)
     far = gamma * ops.maximum(1 + margin - distances, 0.0) * (1 - margin - distances)
-    # A row without a partner of its own, or of another class, costs nothing.
+    # A row without a partner of its class, or of another, has no loss.
     has_both = ops.logical_and(ops.any(is_same, axis=1), ops.any(is_other, axis=1))
     total = _logsumexp(near, is_same) + _logsumexp(far, is_other)
     return ops.where(has_both, ops.softplus(total), 0.0)

@@ -1,8 +1,8 @@
 """The part of a functional model that runs on the host, before the compiled step.
 
-Layers for text (`HostLayer`) compute in NumPy. All calls that lie before one of them
-run there, too; the rest of the graph is compiled, and begins with the numbers that
-cross over. A model inside of a model that has such a part is cut in the same way.
+Layers for text (`HostLayer`) compute in NumPy. All calls before one of them
+run there, too; the rest of the graph is compiled, with the results of this part as its
+inputs. A model inside of a model is divided in the same way.
 """
 
 from __future__ import annotations

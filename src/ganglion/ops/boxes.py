@@ -153,7 +153,7 @@ def clip_to_image_size(
     width: Any = None,
     bounding_box_format: str = "xyxy",
 ) -> Any:
-    """Cut boxes off at the border of the image; empty ones get the label -1."""
+    """Clip boxes at the border of the image; empty ones get the label -1."""
     _refuse_other(bounding_box_format, "xyxy", "rel_xyxy")
     if bounding_box_format == "rel_xyxy":
         height = width = 1.0
@@ -241,7 +241,7 @@ def crop(
     width: Any,
     bounding_box_format: str = "xyxy",
 ) -> Any:
-    """Return boxes within a window that is cut out of the image.
+    """Return boxes within a window of the image, relative to that.
 
     >>> crop(np.array([[10.0, 20.0, 50.0, 60.0]]), 10, 20, 40, 30)
     array([[ 0., 10., 30., 40.]])

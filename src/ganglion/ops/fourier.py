@@ -144,7 +144,7 @@ def _irfft_gradient(node: Node, slope: Value) -> Slopes:
 
 
 def _fitted(value: Any, size: int) -> Any:
-    """Cut the last axis to a size, or fill it up with zeros."""
+    """Truncate the last axis to a size, or pad it with zeros."""
     excess = value.shape[-1] - size
     if excess > 0:
         return slice_axis(value, value.ndim - 1, 0, size)
@@ -202,7 +202,7 @@ def _length(name: str, wanted: int | None, default: int) -> int:
 
 @op
 def extract_sequences(x: Any, sequence_length: int, sequence_stride: int) -> Any:
-    """Cut pieces out of the last axis, which may overlap: (..., pieces, length)."""
+    """Return frames of the last axis, which may overlap: (..., frames, length)."""
     value = read(x)
     _axes("extract_sequences", value, 1)
     _check_positive("extract_sequences", "sequence_length", sequence_length)
@@ -225,7 +225,7 @@ def _places(count: int, length: int, stride: int) -> np.ndarray:
 
 
 def _overlapped(pieces: Any, stride: int) -> Any:
-    """Put pieces where they were cut out; add up where they overlap."""
+    """Put frames in their places; add up where they overlap."""
     *_, count, length = pieces.shape
     total = length + stride * (count - 1)
     flat = reshape(pieces, (*pieces.shape[:-2], count * length))

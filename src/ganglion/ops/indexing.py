@@ -224,7 +224,7 @@ def _clamped_starts(start_indices: Any, rooms: list[int]) -> list[Value]:
 
 @op
 def slice(inputs: Any, start_indices: Any, shape: Any) -> Any:  # noqa: A001
-    """Cut out a block of a shape, starting at given indices; -1: all that is left.
+    """Return a slice of a shape, from start indices; a size of -1: all that is left.
 
     Starts that are computed are moved so that the block lies inside.
     """

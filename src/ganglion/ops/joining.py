@@ -55,7 +55,7 @@ def stack(x: Any, axis: int = 0) -> Any:
 
 @op
 def unstack(x: Any, num: int | None = None, axis: int = 0) -> Any:
-    """Cut an array into its rows along an axis."""
+    """Split an array into its rows along an axis."""
     value = read(x)
     count = value.shape[one_axis(axis, value.ndim)]
     if num is not None and num != count:
@@ -67,7 +67,7 @@ def unstack(x: Any, num: int | None = None, axis: int = 0) -> Any:
 
 @op
 def split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
-    """Cut an array into equal parts, or at given indices, along an axis."""
+    """Split an array into equal parts, or at given indices, along an axis."""
     value = read(x)
     axis = one_axis(axis, value.ndim)
     size = value.shape[axis]
@@ -97,7 +97,7 @@ def _cut_at(value: Value, axis: int, ends: list[int]) -> list[Value]:
 
 @op
 def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
-    """Cut an array into parts of nearly the same size; the first are the larger ones.
+    """Split an array into parts of nearly equal size; the first are the larger ones.
 
     >>> [part.tolist() for part in array_split(np.arange(5), 3)]
     [[0, 1], [2, 3], [4]]
@@ -181,14 +181,14 @@ def vstack(xs: Any) -> Any:
 
 @op
 def hsplit(x: Any, indices_or_sections: Any) -> Any:
-    """Cut along the second axis, or the only one."""
+    """Split along the second axis, or the only one."""
     value = read(x)
     return split(value, indices_or_sections, axis=0 if value.ndim == 1 else 1)
 
 
 @op
 def vsplit(x: Any, indices_or_sections: Any) -> Any:
-    """Cut along the first axis."""
+    """Split along the first axis."""
     return split(x, indices_or_sections, axis=0)
 
 
@@ -225,5 +225,5 @@ def _with_depth(x: Any) -> Value:
 
 @op
 def dsplit(x: Any, indices_or_sections: Any) -> Any:
-    """Cut an array along its third axis."""
+    """Split an array along its third axis."""
     return split(x, indices_or_sections, axis=2)

@@ -31,7 +31,7 @@ class Shared(TypedDict, total=False):
 
 
 class Common(Shared, total=False):
-    """The same for optimizers that do without weight decay."""
+    """The same, and weight decay, for optimizers whose own signature has none."""
 
     weight_decay: float | None
 

@@ -1,7 +1,7 @@
-"""The Optimizer: an `update_step` per variable, written in ops, and what surrounds it.
+"""The Optimizer: an `update_step` per variable, with clipping, decay and averages.
 
-Everything happens inside of a scope: the step graph's when a model is traced, else one
-of its own over plain arrays. There is one way through the code, without Python control
+Everything happens inside of a scope: that of the step while a model is traced, else a
+new one over plain arrays. There is one way through the code, without Python control
 flow on values: what happens only at some steps is chosen by `ops.where`.
 """
 

@@ -244,9 +244,9 @@ def install_size(engine: Engine, device: str = "cpu") -> int:
     """Return the bytes that an engine's packages take on disk, with all they need.
 
     On a GPU an engine needs more: an extra of its package. What several engines need
-    counts for each of them, what the standard library brings for none. Ganglion may be
-    on the path only: then its checkout says what it needs; outside of one, or where
-    some of that is not installed, the size is 0, for not known.
+    counts for each of them, the standard library for none. Ganglion may be on the path
+    only: then its checkout lists its requirements; outside of one, or if some of them
+    are not installed, the size is 0, for unknown.
     """
     ours = engine.name.startswith("ganglion")
     names = [DISTRIBUTION] if ours else [owner(name) for name in engine.packages]

@@ -176,7 +176,7 @@ def of_race(
 ) -> Settings:
     """Return the settings of a race that is resumed; refuse contradicting options.
 
-    Limits, and the cluster, are no part of what is measured: they may be given anew.
+    Limits and the cluster do not change what is measured: they may be changed.
     """
     refuse_others(race, folder, options)
     return Settings(

@@ -2,8 +2,8 @@
 
 It is in a group of the weights file that Keras ignores: random states, the
 position in the data and its order, the epoch, the sums of the metrics, and what
-callbacks remember of a run that is not over. The last is plain data: JSON, with arrays
-beside it; whatever a file holds, nothing else is read back.
+callbacks keep of an unfinished run. The last is plain data, JSON with arrays beside it:
+nothing else is read from a file.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ class Batcher:
                 self._thread, self._run, jobs[0].kind, arrays
             )
         except Exception as error:
-            # One bad request must not spoil the others of its batch.
+            # A bad request must not make the others of its batch fail.
             if len(jobs) > 1:
                 for job in jobs:
                     await self._answer([job])

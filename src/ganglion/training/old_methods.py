@@ -14,7 +14,7 @@ from ganglion.training.trainer import Trainer, without_workers
 
 
 class _AddedMetrics(list[Any]):
-    """A list of a model's metrics that hands what is appended to the model."""
+    """A list of a model's metrics: what is appended to it, the model tracks."""
 
     kind: str
 

@@ -234,7 +234,7 @@ def _may_have_steps(network: Any, tensor: Any) -> bool:
 
 # ---- losses and metrics --------------------------------------------------------------
 
-# They join steps; all others of ours give a number a step.
+# They combine steps; all other built-in ones give a number per step.
 _OVER_STEPS = (losses.dice, losses.tversky)
 
 

@@ -176,7 +176,7 @@ class SharedSteps:
 class RecentTraces:
     """The last steps that were traced: the same model is often built again.
 
-    With another seed, fold or rate, for example, it needs no trace of its own.
+    With another seed, fold or rate, for example, it is not traced again.
     """
 
     def __init__(self, most: int) -> None:

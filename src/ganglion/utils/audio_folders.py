@@ -63,7 +63,7 @@ def audio_dataset_from_directory(
         class_names: The order of the classes, or some of them.
         batch_size: Sounds a batch; None for single sounds.
         sampling_rate: The rate that all files must have; none is resampled.
-        output_sequence_length: Samples of each: longer ones are cut, shorter filled.
+        output_sequence_length: Samples of each, by truncation or padding.
             None fills those of a batch to the longest of them.
         ragged: Only False: there are no ragged tensors.
         shuffle: Whether to mix the sounds; by name otherwise.

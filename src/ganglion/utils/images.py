@@ -131,7 +131,7 @@ def load_img(
         target_size: Rows and columns to resize to.
         interpolation: How to resize: "nearest", "bilinear", "bicubic", "hamming",
             "box" or "lanczos".
-        keep_aspect_ratio: Whether to cut the image to the target's shape first.
+        keep_aspect_ratio: Whether to crop the image to the target's shape first.
     """
     if color_mode not in MODES:
         raise ValueError(

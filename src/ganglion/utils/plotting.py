@@ -28,7 +28,7 @@ def model_to_dot(
 ) -> str:
     """Return a model as Graphviz text; arguments as for `plot_model`.
 
-    Keras returns an object of the pydot library here, which this library does without.
+    Keras returns an object of the library pydot, which Ganglion does not need.
     """
     if subgraph or kwargs:
         unknown = ", ".join([*(["subgraph"] if subgraph else []), *kwargs])

@@ -13,7 +13,7 @@ from ganglion.variables import reset_names
 
 
 def set_random_seed(seed: int) -> None:
-    """Fix all random numbers from here on: ours, Python's and NumPy's.
+    """Seed the generators of random numbers: Ganglion's, Python's and NumPy's.
 
     >>> import ganglion as keras
     >>> keras.utils.set_random_seed(7)

@@ -35,7 +35,7 @@ class Config:
         return self._frozen
 
     def freeze(self) -> None:
-        """Forbid changes from here on."""
+        """Forbid changes from now on."""
         object.__setattr__(self, "_frozen", True)
 
     def unfreeze(self) -> None:

@@ -1,4 +1,4 @@
-"""Keras' `split_dataset`: data in memory, cut in two."""
+"""Keras' `split_dataset`: data in memory, split in two."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def split_dataset(
     seed: int | None = None,
     preferred_backend: str | None = None,
 ) -> tuple[StructuredRows, StructuredRows]:
-    """Cut data into a left and a right part.
+    """Split data into a left and a right part.
 
     Args:
         dataset: An array, a list or tuple of arrays of as many rows, or a data set of

@@ -55,7 +55,7 @@ def copy(src: Any, dst: Any, overwrite: bool = False) -> None:
 
 
 def rename(src: Any, dst: Any, overwrite: bool = False) -> None:
-    """Give a file another name."""
+    """Rename a file."""
     if os.path.exists(_path(dst)) and not overwrite:
         raise FileExistsError(f"There is a file {_path(dst)} already.")
     os.replace(_path(src), _path(dst))

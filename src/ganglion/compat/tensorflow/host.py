@@ -91,7 +91,7 @@ def _type_of(kind: Any) -> Any:
 
 
 def set_seed(seed: int) -> None:
-    """Fix all random numbers from here on."""
+    """Seed all generators of random numbers."""
     forget_seeds()
     utils.set_random_seed(int(seed))
 

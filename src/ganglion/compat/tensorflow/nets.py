@@ -13,7 +13,7 @@ from ganglion.tensors import as_tensor
 
 
 def _data_format(name: str | None) -> str:
-    """Return what Keras calls `NHWC`, `NCW` and their kin."""
+    """Return Keras' name of a layout such as `NHWC` or `NCW`."""
     return "channels_first" if name is not None and name[1] == "C" else "channels_last"
 
 

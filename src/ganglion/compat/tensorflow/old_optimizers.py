@@ -1,4 +1,4 @@
-"""`tf.train.AdamOptimizer` and its kin: optimizers of TensorFlow 1, given to `compile`.
+"""`tf.train.AdamOptimizer` and others: optimizers of TensorFlow 1, for `compile`.
 
 Their formulas are those of today's, with other names and defaults.
 """

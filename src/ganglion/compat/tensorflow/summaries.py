@@ -42,7 +42,7 @@ class Writer:
             self.flush()
 
     def set_as_default(self, step: Any = None) -> None:
-        """Send everything from here on to this file."""
+        """Write all summaries from now on to this file."""
         _current.writer, _current.step = self, step
 
     def flush(self) -> None:

@@ -4,7 +4,7 @@ A tile is a register of 16 rows of 64 bytes: 16 x 16 sums, 16 x 32 elements of t
 matrix, or 16 pairs of rows x 16 columns of the right one. Two by two tiles of sums use
 each operand twice. Panels of columns are those of AVX512-BF16, whose steps are pairs
 already; rows are packed as they are multiplied, with their elements side by side. Both
-end in zeros, so that a tile is always as deep as an instruction wants it.
+end in zeros, so that a tile always has the depth of an instruction.
 
 A sum goes through the inner axis by 32 indices at a time: the processor adds up the
 products of those, and then adds them to the sum. How it orders and rounds the former
@@ -270,7 +270,7 @@ class AmxTiles:
             yield first
 
     def _prefetch_next(self) -> None:
-        """Have the sums of the next tiles brought near while these are computed."""
+        """Prefetch the sums of the next tiles while these are computed."""
         text, name = self.text, "@llvm.prefetch.p0"
         text.declare(f"declare void {name}(ptr, i32, i32, i32)")
         ahead = text.address("%c", "float", self.wide)

@@ -797,7 +797,7 @@ class Layout:
 
     @property
     def takes_slices(self) -> bool:
-        """Whether threads take slices dynamically, which each run counts anew."""
+        """Whether threads take slices dynamically, by counters that each run resets."""
         return bool(self._ranges)
 
     def job(self, steps: int, barrier: int = 0, spins: int = 0) -> int:

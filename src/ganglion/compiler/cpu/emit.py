@@ -180,7 +180,7 @@ _LARGEST_POWER = 99  # of two, whose inverse is exact: divisors become factors
 class _Writer:
     """Writes the key of a loop, and collects its buffers and parameters.
 
-    Those of an epilogue are numbered behind those of its product, which has its sizes.
+    Those of an epilogue follow those of its product, which include its sizes.
     """
 
     def __init__(

@@ -311,7 +311,7 @@ class PackedContraction:
     ) -> None:
         """Add up columns of the right matrix, packed in panels or in place.
 
-        The sums of a long inner axis begin anew with each block, to keep their digits.
+        The sums of a long inner axis restart with each block, for precision.
         """
         text, sums = self.text, self.kernel.sums
         assert sums is not None

@@ -135,7 +135,7 @@ class TileText:
         return text.carry("0", once, 1, sums, load)
 
     def _prefetch_next(self) -> None:
-        """Have the sums of the next tile brought near while this one is computed."""
+        """Prefetch the sums of the next tile while this one is computed."""
         name = "@llvm.prefetch.p0"
         self.text.declare(f"declare void {name}(ptr, i32, i32, i32)")
         for _, at in self._addresses():

@@ -228,7 +228,7 @@ class PackedKind(NamedTuple):
     left_transposed: bool
     right_transposed: bool
     sums: bool  # whether the columns of the right operand are added up, too
-    is_long: bool  # whether those sums begin anew with each block
+    is_long: bool  # whether those sums restart with each block
     rounding: Rounding = Rounding.NONE
     stores: bool = True  # its result, which may be for its epilogue alone
     epilogue: Any = None  # the key of it

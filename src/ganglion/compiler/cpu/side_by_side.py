@@ -1,6 +1,6 @@
 """Independent steps, such as those of `predict`, in parallel on several threads.
 
-Each thread runs entire steps in an arena of its own, without barriers, so that even
+Each thread runs entire steps in its own arena, without barriers, so that even
 steps that are too small to be shared keep all cores busy. Results have the same bits as
 on a single thread.
 """

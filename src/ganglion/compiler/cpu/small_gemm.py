@@ -249,13 +249,13 @@ def even_height(rows: int, across: int, least: int) -> int:
 def is_small(kernel: Contract) -> bool:
     """Return whether a contraction needs no tiles made for its shape.
 
-    For plain matrices those are a hundredth faster, and take 15 to 30 ms to compile.
+    For plain matrices those are 1% faster, and take 15 to 30 ms to compile.
     """
     if kernel.bits or kernel.packed or kernel.prefetched:
         return False
     if len(kernel.columns) != 1 or not kernel.rows or not kernel.inner:
         return False
-    # Sums of columns over a long inner axis begin anew with each block of it.
+    # Sums of columns over a long inner axis restart with each block of it.
     blocks = kernel.sums and kernel.inner[0].size >= CPU.blocked_inner
     is_plain = len(kernel.rows) == len(kernel.inner) == 1
     most = CPU.plain_product if is_plain else CPU.small_product

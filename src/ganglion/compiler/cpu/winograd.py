@@ -98,9 +98,8 @@ class Transforms:
 
         If `only` some rows are wanted, their points are counted from the first.
 
-        Values must be stored at once. Some rows are computed at a time, and the pixels
-        loaded anew for the next: spills of what registers cannot hold would take
-        longer.
+        Values must be stored at once. A few rows are computed at a time, and the pixels
+        loaded again for the next: spilling registers would take longer.
         """
         size = range(matrix.shape[1])
         every = only or range(len(matrix))
@@ -299,7 +298,7 @@ class Blocks(Transforms):
         return top, left, self.at(base, text.add(index, window.first))
 
     def prefetch_below(self, window: Window, where: Where, channels: int) -> None:
-        """Have the pixels of the tile below brought into the second-level cache.
+        """Prefetch the pixels of the tile below into the second-level cache.
 
         Tiles walk through some rows of pixels at once, of which each is a page or so:
         the processor does not prefetch beyond by itself.

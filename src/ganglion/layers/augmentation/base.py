@@ -350,7 +350,7 @@ def in_range(x: Any, source: Any, target: Any) -> Any:
 
 
 def clipped(x: Any, value_range: Any) -> Any:
-    """Cut pixels off at the ends of their range."""
+    """Clip pixels to their range."""
     return ops.clip(x, float(value_range[0]), float(value_range[1]))
 
 

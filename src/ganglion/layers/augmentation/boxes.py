@@ -13,7 +13,7 @@ __all__ = ["MaxNumBoundingBoxes"]
 
 @export("keras.layers")
 class MaxNumBoundingBoxes(ImageLayer):
-    """Cuts boxes off beyond a number, or fills up to it.
+    """Truncates or pads boxes to a maximum number.
 
     >>> import numpy as np
     >>> boxes = {"boxes": np.ones((1, 5, 4)), "labels": np.ones((1, 5))}

@@ -116,7 +116,7 @@ class MovingLayer(RandomImageLayer):
     def transform_bounding_boxes(
         self, bounding_boxes: Any, transformation: Any, training: Any = True
     ) -> Any:
-        """Move the boxes as the images; they are cut off at the border."""
+        """Move the boxes as the images; they are clipped at the border."""
         if not training or transformation is None:
             return bounding_boxes
         return self._moved_boxes(bounding_boxes, transformation)

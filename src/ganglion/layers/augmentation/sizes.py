@@ -131,7 +131,7 @@ class Resizing(ImageLayer):
 
 @export("keras.layers")
 class CenterCrop(ImageLayer):
-    """Cuts out the middle of images; smaller ones are enlarged first.
+    """Crops images to their centre; smaller ones are enlarged first.
 
     >>> import numpy as np
     >>> x = np.arange(16, dtype="float32").reshape(1, 4, 4, 1)
@@ -160,7 +160,7 @@ class CenterCrop(ImageLayer):
         return layout.restored(resized(part, self.height, self.width, "bilinear"))
 
     def _window(self, rows: int, columns: int) -> tuple[int, ...]:
-        """Return the rectangle to cut out: top, left, height and width."""
+        """Return the rectangle to crop to: top, left, height and width."""
         down, across = rows - self.height, columns - self.width
         if down >= 0 and across >= 0:
             return down // 2, across // 2, self.height, self.width
@@ -185,7 +185,7 @@ class CenterCrop(ImageLayer):
 
 @export("keras.layers")
 class RandomCrop(RandomImageLayer):
-    """Cuts a window out of a batch of images at a random position, the same for all.
+    """Crops the images of a batch at a random position, the same for all.
 
     Outside of training it is the largest window in the middle that has the target's
     shape, resized.
@@ -249,7 +249,7 @@ class RandomCrop(RandomImageLayer):
     def transform_bounding_boxes(
         self, bounding_boxes: Any, transformation: Any, training: Any = True
     ) -> Any:
-        """Shift the boxes with the window, cut off at its upper left."""
+        """Shift the boxes with the window, clipped at its upper left."""
         if not training:
             return bounding_boxes
         if str(self.bounding_box_format).startswith("rel_"):

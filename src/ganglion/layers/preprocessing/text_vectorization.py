@@ -345,7 +345,7 @@ def _ngrams_of(words: Sequence[bytes], widths: tuple[int, ...]) -> list[bytes]:
 def _filled(
     indices: np.ndarray, lengths: np.ndarray, length: int | None, fill: int
 ) -> np.ndarray:
-    """Return rows of different lengths as an array, padded at the end or cut."""
+    """Return rows of different lengths as an array, padded at the end or truncated."""
     if length is None:
         length = int(lengths.max(initial=0))
     outputs = np.full((len(lengths), length), fill, np.int64)

@@ -16,7 +16,7 @@ __all__ = ["crop_images", "pad_images"]
 def _sides(
     word: str, ends: tuple[str, str, str], values: tuple[Any, Any, Any], size: int
 ) -> tuple[int, int]:
-    """Return what to cut off or add before and after, from two of three numbers."""
+    """Return the sizes to crop or pad before and after, from two of three numbers."""
     before, after, target = ends[0] + word, ends[1] + word, ends[2]
     names = (before, after, target)
     if values.count(None) != 1:
@@ -60,7 +60,7 @@ def crop_images(
     target_width: int | None = None,
     data_format: str | None = None,
 ) -> Any:
-    """Cut borders off images: two of top, bottom and height; of left, right, width.
+    """Crop images: by two of top, bottom and height; of left, right and width.
 
     >>> import numpy as np
     >>> image = np.ones((5, 5, 1))

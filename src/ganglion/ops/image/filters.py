@@ -147,7 +147,7 @@ def extract_patches(
     padding: str = "valid",
     data_format: str | None = None,
 ) -> Any:
-    """Cut images into patches, whose pixels become the channels of the result.
+    """Split images into patches, whose pixels become the channels of the result.
 
     >>> extract_patches(np.ones((1, 4, 4, 3)), (2, 2)).shape
     (1, 2, 2, 12)
@@ -177,7 +177,7 @@ def extract_patches_3d(
     padding: str = "valid",
     data_format: str | None = None,
 ) -> Any:
-    """Cut volumes into patches, whose points become the channels of the result."""
+    """Split volumes into patches, whose points become the channels of the result."""
     if not isinstance(size, int) and (
         not isinstance(size, (tuple, list)) or len(size) != 3
     ):

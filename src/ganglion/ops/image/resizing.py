@@ -106,7 +106,7 @@ def window(rows: int, columns: int, height: int, width: int) -> tuple[int, ...]:
 
 
 def cropped(x: Any, height: int, width: int) -> Any:
-    """Cut out the largest window of the target's shape."""
+    """Crop to the largest window of the target's shape."""
     top, left, tall, wide = window(x.shape[1], x.shape[2], height, width)
     return x[:, top : top + tall, left : left + wide, :]
 

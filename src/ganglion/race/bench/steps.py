@@ -1,6 +1,6 @@
 """Milliseconds of a training step, in Ganglion and its rivals, side by side.
 
-Every engine has a process of its own, all start from the same weights and see the same
+Every engine has its own process; all start from the same weights, with the same
 batches. They must agree on the loss before a clock starts; then they take turns in
 short rounds, so that a busy moment of the machine affects them all.
 """

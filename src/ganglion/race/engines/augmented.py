@@ -2,7 +2,7 @@
 
 Ganglion augments them inside its step, while it is timed; its rivals receive the
 results as an array before their time is taken. They are computed from the same
-counters, in a process of their own, so that neither its memory nor its time counts.
+counters, in a separate process, so that neither its memory nor its time counts.
 
 Run as ``python -m ganglion.race.engines.augmented``: a request is JSON on its input.
 """

@@ -163,4 +163,4 @@ def _hard_sigmoid(x: Any) -> Any:
     return torch.clamp(0.2 * x + 0.5, 0, 1)
 
 
-WITH_WEIGHTS = (HardLstm, Positions, CausalAttention)  # of their own: see `pieces`
+WITH_WEIGHTS = (HardLstm, Positions, CausalAttention)  # see `pieces`

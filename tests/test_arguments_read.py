@@ -58,6 +58,9 @@ UNREAD = {
         "height": "borders above and at the left move boxes, whatever the size",
         "width": "borders above and at the left move boxes, whatever the size",
     },
+    "layers/compat_methods.py CompatMethods.train": {
+        "mode": "as in Keras on PyTorch: `training=` says how a layer runs"
+    },
     "layers/base.py Layer.add_weight": {
         "autocast": "variables are cast where they are used, by what they meet",
         "aggregation": ONE_DEVICE,

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from keras_programs import errors_of
 
 import ganglion
 
@@ -105,12 +106,7 @@ def refusals(keras: Any) -> list[type]:
         lambda: clone(graph(keras), input_tensors=[keras.Input((4,))] * 2),
         lambda: clone(graph(keras), other=1),
     ]
-    errors = []
-    for call in calls:
-        with pytest.raises(Exception) as raised:  # noqa: PT011 - compared below
-            call()
-        errors.append(raised.type)
-    return errors
+    return errors_of(calls)
 
 
 @pytest.mark.rivals

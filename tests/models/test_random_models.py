@@ -18,7 +18,6 @@ from ganglion import config, tree
 
 pytestmark = pytest.mark.rivals
 
-EAGERLY = {"run_eagerly": True, "jit_compile": False}  # tracing would take longer
 DIVERGED = 1e4  # a loss beyond this: the next steps would multiply rounding errors
 COMPILED_EVERY = 10  # the others run on the reference backend, without compile time
 

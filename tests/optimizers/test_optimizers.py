@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from optimizer_runs import (
     BOTH,
+    NAMES,
     TracedStep,
     gradients,
     moved,
@@ -18,22 +18,9 @@ from optimizer_runs import (
     run_eagerly,
 )
 
-from ganglion import config, constraints, optimizers
+from ganglion import constraints, optimizers
 from ganglion.optimizers import schedules
 from ganglion.variables import Variable
-
-NAMES = [
-    *("SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax"),
-    *("Nadam", "Lion", "Ftrl", "Lamb", "Adafactor"),
-]
-
-
-@pytest.fixture
-def float64() -> Iterator[None]:
-    config.set_floatx("float64")
-    yield
-    config.set_floatx("float32")
-
 
 # First steps from w = 1 by the gradient 2, worked out on paper.
 FIRST_STEPS = [

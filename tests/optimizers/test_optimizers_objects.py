@@ -4,34 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from optimizer_runs import (
     BOTH,
+    NAMES,
     gradients,
     new_variables,
     one_weight,
     run_eagerly,
 )
 
-from ganglion import config, ops, optimizers
+from ganglion import ops, optimizers
 from ganglion.compiler.ir.graph import Node, ShapeError
 from ganglion.variables import Scope, Variable
-
-NAMES = [
-    *("SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax"),
-    *("Nadam", "Lion", "Ftrl", "Lamb", "Adafactor"),
-]
-
-
-@pytest.fixture
-def float64() -> Iterator[None]:
-    config.set_floatx("float64")
-    yield
-    config.set_floatx("float32")
 
 
 def test_missing_gradients_are_named() -> None:

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from ganglion import config
 from ganglion.optimizers import schedules
-
-
-@pytest.fixture
-def float64() -> Iterator[None]:
-    config.set_floatx("float64")
-    yield
-    config.set_floatx("float32")
 
 
 def cosine(fraction: float) -> float:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from keras_programs import errors_of
 from optimizer_runs import BOTH, gradients, run_eagerly, starts
 
 import ganglion
@@ -74,12 +75,7 @@ def refusals(keras: Any) -> list[Any]:
         lambda: kinds.MultiOptimizer(lambda v: "sgd").build([keras.Variable(1.0)]),
         lambda: kinds.Muon().zeropower_via_newtonschulz5(keras.ops.ones((3,)), 5),
     ]
-    kinds_of_errors = []
-    for call in calls:
-        with pytest.raises(Exception) as raised:  # noqa: PT011 - compared below
-            call()
-        kinds_of_errors.append(raised.type)
-    return kinds_of_errors
+    return errors_of(calls)
 
 
 @pytest.mark.rivals

@@ -31,7 +31,6 @@ def entry(
     return {"dtype": dtype, "shape": shape, "data_offsets": offsets}
 
 
-TURNED = {"fc.weight": entry([3, 2]), "fc.bias": entry([2], [24, 32])}
 PLAIN = {"fc.weight": entry(), "fc.bias": entry([2], [24, 32])}
 TWICE = (
     b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},'

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from keras_programs import errors_of
 
 import ganglion
 from ganglion import distribution
@@ -62,12 +63,7 @@ def refusals(keras: Any) -> list[type]:
         lambda: kinds.ModelParallel(layout_map=None),
         lambda: kinds.ModelParallel(layout_map={}),
     ]
-    errors = []
-    for call in calls:
-        with pytest.raises(Exception) as raised:  # noqa: PT011 - compared below
-            call()
-        errors.append(raised.type)
-    return errors
+    return errors_of(calls)
 
 
 @pytest.mark.rivals

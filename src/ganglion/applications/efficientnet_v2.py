@@ -138,9 +138,9 @@ SCALES = {
 }  # fmt: skip
 
 
-def _normed(x: Any, name: str, active: bool = True, after: str = "") -> Any:
+def _normed(x: Any, name: str, active: bool = True) -> Any:
     x = norm(x, f"{name}bn", momentum=MOMENTUM)
-    return activate(x, "swish", f"{after or name}activation") if active else x
+    return activate(x, "swish", f"{name}activation") if active else x
 
 
 def _block(

@@ -30,13 +30,13 @@ BLOCKS = (
 )  # fmt: skip
 
 
-def side_of(shape: Any, sizes: tuple[int, ...], default: int = 224) -> int:
+def side_of(shape: Any, sizes: tuple[int, ...]) -> int:
     """Return the size of images that weights are for: that of a shape, if it is one."""
     if shape is None:
-        return default
+        return 224
     first = config.image_data_format() == "channels_first"
     rows, columns = shape[1:3] if first else shape[:2]
-    return rows if rows == columns and rows in sizes else default
+    return rows if rows == columns and rows in sizes else 224
 
 
 def rows_of(shape: Any, default: int | None) -> int | None:

@@ -18,7 +18,7 @@ from ganglion import files, keras2
 from ganglion.callbacks.base import Callback, Logs, per_chunk
 from ganglion.callbacks.monitor import MonitorCallback
 from ganglion.callbacks.results import Results
-from ganglion.callbacks.states import number_or_none, whole_number
+from ganglion.callbacks.states import best_of, whole_number
 from ganglion.progress import print_message
 
 
@@ -122,7 +122,7 @@ class ModelCheckpoint(MonitorCallback):
         return {"best": self.best, **self._frequency.get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        self.best = number_or_none(state, "best")
+        self.best = best_of(state)
         self._frequency.set_state(state)
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:

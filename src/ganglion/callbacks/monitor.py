@@ -10,7 +10,7 @@ from typing import Any
 from ganglion import ops
 from ganglion.callbacks.base import Callback, Logs, per_chunk
 from ganglion.callbacks.results import Results
-from ganglion.callbacks.states import number_or_none, weights_or_none, whole_number
+from ganglion.callbacks.states import best_of, weights_or_none, whole_number
 from ganglion.progress import print_message
 
 # Words in the names of metrics, for those that do not specify their direction.
@@ -172,7 +172,7 @@ class EarlyStopping(MonitorCallback):
     def set_state(self, state: dict[str, Any]) -> None:
         self.wait = whole_number(state, "wait")
         self.stopped_epoch = whole_number(state, "stopped_epoch")
-        self.best = number_or_none(state, "best")
+        self.best = best_of(state)
         self.best_epoch = whole_number(state, "best_epoch")
         self.best_weights = weights_or_none(state, "best_weights", self.model)
 

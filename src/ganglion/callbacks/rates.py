@@ -11,7 +11,7 @@ import numpy as np
 from ganglion import keras2
 from ganglion.callbacks.base import Callback, Logs
 from ganglion.callbacks.monitor import MonitorCallback
-from ganglion.callbacks.states import number_or_none, whole_number
+from ganglion.callbacks.states import best_of, whole_number
 from ganglion.progress import print_message
 
 
@@ -216,7 +216,7 @@ class ReduceLROnPlateau(MonitorCallback):
         return {name: getattr(self, name) for name in names}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        self.best = number_or_none(state, "best")
+        self.best = best_of(state)
         self.wait = whole_number(state, "wait")
         self.cooldown_counter = whole_number(state, "cooldown_counter")
 

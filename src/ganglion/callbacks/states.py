@@ -131,9 +131,9 @@ def weights_or_none(
     return [np.asarray(weight) for weight in value]
 
 
-def number_or_none(state: dict[str, Any], name: str) -> float | None:
-    """Return a number of a state or None; refuse anything else."""
-    return None if state[name] is None else number(state, name)
+def best_of(state: dict[str, Any]) -> float | None:
+    """Return the best value in a state, a number or None; refuse anything else."""
+    return None if state["best"] is None else number(state, "best")
 
 
 def number(state: dict[str, Any], name: str) -> float:

@@ -54,7 +54,7 @@ _FOR_TRAINING = "column-sums"  # from this pass on, they are for steps and threa
 
 
 def planned_for(
-    machine: Machine, inference: Inference, calibration: Calibration | None = None
+    machine: Machine, inference: Inference, calibration: Calibration | None
 ) -> ExportPlan:
     """Return the plan of a forward pass; in int8 if it is calibrated."""
     if calibration is None:

@@ -98,9 +98,7 @@ def write(
     return Artifact(files, notes_of(binary, calibration))
 
 
-def notes_of(
-    binary: Compiled, calibration: Calibration | None = None
-) -> tuple[str, ...]:
+def notes_of(binary: Compiled, calibration: Calibration | None) -> tuple[str, ...]:
     """Return notes for the user about machine code."""
     machine = binary.machine
     notes = [] if calibration is None else [calibration.effect]

@@ -135,7 +135,7 @@ def calibrated(model: Any, sample: Any, input_signature: Any = None) -> Calibrat
 
 
 def calibration_if(
-    int8: bool, model: Any, sample: Any, input_signature: Any = None
+    int8: bool, model: Any, sample: Any, input_signature: Any
 ) -> Calibration | None:
     """Return the calibration if int8 is requested, otherwise None."""
     if int8:

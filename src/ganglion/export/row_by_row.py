@@ -10,7 +10,7 @@ from ganglion.export.inference import inference_of
 from ganglion.export.onnx.symbols import ROWS, Rows, RowsError, Twins, where
 
 
-def refuse_mixed_rows(model: Any, input_signature: Any = None) -> None:
+def refuse_mixed_rows(model: Any, input_signature: Any) -> None:
     """Refuse a model that computes something across the rows of a batch, by layer."""
     network = model._network
     if network is not None and any(t.shape[0] for t in network.flat_inputs):

@@ -300,7 +300,7 @@ def _way_out(label: Value, prediction: Value) -> str:
     return "Change the last layer (its units) or the labels, so that both are equal."
 
 
-def ignored_mask(y_true: Any, y_pred: Any, ignored: int, axis: int = -1) -> Any:
+def ignored_mask(y_true: Any, y_pred: Any, ignored: int, axis: int) -> Any:
     """Return where the class number is not the one to ignore."""
     if len(y_true.shape) == len(y_pred.shape) and y_true.shape[axis] == 1:
         y_true = ops.squeeze(y_true, axis)

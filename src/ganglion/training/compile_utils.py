@@ -302,7 +302,7 @@ class CompiledMetrics(Metric):
             self._build(y_true, Outputs(y_pred, self._output_names))
 
     def _build(self, y_true: Any, outputs: Outputs) -> None:
-        lists = [outputs.assign_lists(value, "metrics") for value in self.arguments]
+        lists = [outputs.assign_metrics(value) for value in self.arguments]
         wanted = _any_of_each(*lists)
         labels = outputs.align(y_true, "labels", wanted) if any(wanted) else wanted
         try:
@@ -511,8 +511,8 @@ class Outputs:
             )
         return [values] * len(self)
 
-    def assign_lists(self, values: Any, argument: str) -> list[list[Any]]:
-        """Return the list of values for each output, such as its metrics."""
+    def assign_metrics(self, values: Any) -> list[list[Any]]:
+        """Return the list of metrics for each output."""
         is_single = isinstance(values, (list, tuple)) and len(values) == 1
         if len(self) == 1 or not values:
             return [_listed(values) for _ in self.leaves]
@@ -523,7 +523,7 @@ class Outputs:
                 # Keras 2 measured every output by such a list; Keras 3 refuses it.
                 return [list(metrics) for _ in self.leaves]
         return list(
-            map(_listed, self.assign(values, argument) if each is None else each)
+            map(_listed, self.assign(values, "metrics") if each is None else each)
         )
 
     def alike(self, values: Any) -> list[Any] | None:

@@ -54,9 +54,9 @@ def run_epoch(
     *,
     cursor: Cursor,
     shuffle: bool = False,
-    steps: int | None = None,
-    each_batch: bool = False,
-    before: Callable[[int], None] | None = None,
+    steps: int | None,
+    each_batch: bool,
+    before: Callable[[int], None] | None,
     done: int = 0,
 ) -> Iterator[tuple[int, Any]]:
     """Run an epoch in chunks; yield the steps done so far and the chunk's results.

@@ -250,7 +250,7 @@ def counts_by_step(model: Any, rule: PaddingRule, y: Any) -> bool:
         labels = outputs.align(y, "labels", [False] * len(outputs))
         chosen = outputs.assign(model.loss, "loss")
         lists = [
-            outputs.assign_lists(argument, "metrics")
+            outputs.assign_metrics(argument)
             for argument in model._compile_metrics.arguments
         ]
     except (KeyError, ValueError):  # the step itself reports the error

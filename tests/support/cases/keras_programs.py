@@ -3,7 +3,7 @@
 Each is a function of the library, with what it returns or the error it raises.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -40,3 +40,13 @@ def check(keras: Any, program: Program, expected: Any) -> None:
             program(keras)
     else:
         assert program(keras) == expected
+
+
+def errors_of(calls: Iterable[Callable[[], Any]]) -> list[type[BaseException]]:
+    """Return the type of the error that each call raises, to compare with Keras'."""
+    errors = []
+    for call in calls:
+        with pytest.raises(Exception) as raised:  # noqa: PT011 - the caller compares
+            call()
+        errors.append(raised.type)
+    return errors

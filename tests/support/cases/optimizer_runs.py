@@ -76,6 +76,10 @@ def run_traced(optimizer: Any, dtype: str = "float32") -> list[np.ndarray]:
     return [item.numpy() for item in (*variables, *optimizer.variables)]
 
 
+NAMES = [
+    *("SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax"),
+    *("Nadam", "Lion", "Ftrl", "Lamb", "Adafactor"),
+]
 BOTH: list[Callable[..., list[np.ndarray]]] = [run_eagerly, run_traced]
 
 

@@ -242,15 +242,13 @@ _ONE = 0x3F800000  # the bits of 1.0; an exponent of 1 is 1 << 23
 _SMALLEST = 2.0**-126  # the smallest number that is not subnormal
 
 
-def _split_constant(value: float, count: int) -> list[float]:
-    """Return float32 numbers whose sum is a more precise constant."""
-    parts: list[float] = []
-    for _ in range(count):
-        parts.append(float(np.float32(value - math.fsum(parts))))
-    return parts
+def _split_constant(value: float) -> tuple[float, float]:
+    """Return two float32 numbers whose sum is a more precise constant."""
+    rounded = float(np.float32(value))
+    return rounded, float(np.float32(value - rounded))
 
 
-_LN2, _LN2_REST = _split_constant(math.log(2), 2)
+_LN2, _LN2_REST = _split_constant(math.log(2))
 
 # (exp(r) - 1 - r) / r**2 for |r| <= log(2) / 2, for exp and expm1.
 _EXP = [1.99442715e-4, 1.39327231e-3, 8.33320804e-3, 4.16664891e-2, 0.166666672, 0.5]
@@ -418,7 +416,7 @@ def log1p(x: Term) -> Term:
     return x.equals(0.0).choose(x, result)
 
 
-_HALF_PI = _split_constant(math.pi / 2, 2)
+_HALF_PI = [*_split_constant(math.pi / 2)]
 _HALF_PI.append(math.pi / 2 - math.fsum(_HALF_PI) + 6.123233995736766e-17)
 _TURNS_LIMIT = 2.0**17  # the reduction is exact below; above, the library is called
 # (sin(r) / r - 1) / r**2 and (cos(r) - 1 + r**2 / 2) / r**4 in r**2, for |r| < 0.8.

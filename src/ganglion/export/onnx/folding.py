@@ -124,12 +124,12 @@ def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.trunc(a / b).astype(a.dtype)
 
 
-def axes_of(node: OnnxNode, arrays: Sequence[Any], position: int = 1) -> Any:
+def axes_of(node: OnnxNode, arrays: Sequence[Any]) -> Any:
     """Return the axes of a node: an attribute in old files, an input in new ones."""
     if "axes" in node.attrs:
         return node.attrs["axes"]
-    if len(arrays) > position and arrays[position] is not None:
-        axes = arrays[position]
+    if len(arrays) > 1 and arrays[1] is not None:
+        axes = arrays[1]
         array = getattr(axes, "array", axes)
         return tuple(int(axis) for axis in np.asarray(array).reshape(-1))
     return None

@@ -21,10 +21,10 @@ def run_over_time(
     step: Step,
     xs: Any,
     states: Any,
-    mask: Any = None,
+    mask: Any,
     *,
-    reverse: bool = False,
-    zero_output_for_mask: bool = False,
+    reverse: bool,
+    zero_output_for_mask: bool,
     returns_state: bool = False,
 ) -> tuple[Any, Any, Any]:
     """Return the last output, all outputs and the last states; time comes first.

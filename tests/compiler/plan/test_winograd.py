@@ -40,6 +40,9 @@ CASES = [
     (5, (6, 12, 12), 24, 48, ((0, 0), (0, 0))),
     (5, (17, 7, 5), 17, 32, ((2, 1), (4, 0))),
     (5, (37, 6, 9), 48, 8, ((1, 2), (0, 3))),
+    ((1, 3), (9, 5, 7), 17, 24, ((0, 0), (1, 1))),
+    ((1, 5), (3, 1, 61), 24, 40, ((0, 0), (2, 2))),
+    ((1, 4), (5, 2, 9), 8, 33, ((0, 0), (0, 0))),
 ]
 
 
@@ -67,21 +70,24 @@ def pass_of(name, taps, images, ends, pairs, seed=0, stride=1):
     """Return the arrays of a pass and its attributes."""
     rng = np.random.default_rng(seed)
     inside, outside = ends
+    taps = (taps, taps) if isinstance(taps, int) else taps
+    strides = tuple(min(stride, size) for size in taps)
     out = [
-        (n + lo + hi - taps) // stride + 1
-        for n, (lo, hi) in zip(images[1:], pairs, strict=True)
+        (n + lo + hi - size) // step + 1
+        for n, (lo, hi), size, step in zip(
+            images[1:], pairs, taps, strides, strict=True
+        )
     ]
     arrays = {
         "x": rng.standard_normal((*images, inside)),
-        "w": rng.standard_normal((taps, taps, inside, outside)),
+        "w": rng.standard_normal((*taps, inside, outside)),
         "dy": rng.standard_normal((images[0], *out, outside)),
     }
-    strides = (stride, stride)
     window = {"strides": strides, "pairs": pairs, "dilation": (1, 1), "groups": 1}
     which, attrs = {
         "conv": (("x", "w"), {}),
         "conv_transpose": (("dy", "w"), {"spatial": tuple(images[1:])}),
-        "conv_kernel": (("x", "dy"), {"kernel": (taps, taps)}),
+        "conv_kernel": (("x", "dy"), {"kernel": taps}),
     }[name]
     chosen = [arrays[name].astype("float32") for name in which]
     return chosen, attrs | window
@@ -118,7 +124,9 @@ def test_passes_against_float64(always, monkeypatch, span, name, case):
     program = program_of(OPS[name], arrays, attrs)
     data = {f"x{i}": a for i, a in enumerate(arrays)}
     plan = build(program)
-    assert {k.span for k in plan.kernels if hasattr(k, "span")} == {span}
+    spans = {1 if taps == 1 else span for taps in np.atleast_1d(taps)}
+    kernels = [kernel for kernel in plan.kernels if hasattr(kernel, "span")]
+    assert {inputs for kernel in kernels for inputs in kernel.span} == spans
     result = compiled(program, 2).run(data, {}, 2)["y"]
     # A digit and a half of float32 go to the transforms' large and small factors.
     assert error(result[1], exact) < 4e-5
@@ -137,6 +145,8 @@ STRIDED = [
     (7, 2, (3, 11, 9), 5, 33, ((3, 3), (2, 3))),
     (2, 1, (4, 9, 10), 20, 21, ((0, 1), (1, 0))),
     (4, 1, (4, 9, 10), 20, 21, ((1, 2), (2, 1))),
+    ((1, 6), 2, (5, 2, 17), 9, 24, ((0, 0), (2, 1))),
+    ((1, 5), 2, (3, 1, 40), 16, 17, ((0, 0), (2, 2))),
 ]
 
 
@@ -166,9 +176,9 @@ def test_strides_are_phases(always, monkeypatch, name, case):
 
 
 @pytest.mark.parametrize("name", PASSES)
-@pytest.mark.parametrize("taps", [3, 5])
+@pytest.mark.parametrize("taps", [3, 5, (1, 5)])
 def test_any_number_of_threads(always, name, taps):
-    pairs = ((1, 1), (2, 1))
+    pairs = ((0 if taps == (1, 5) else 1,) * 2, (2, 1))
     arrays, attrs = pass_of(name, taps, (61, 13, 14), (24, 40), pairs)
     program = program_of(OPS[name], arrays, attrs)
     data = {f"x{i}": a for i, a in enumerate(arrays)}
@@ -282,7 +292,8 @@ def test_the_size_of_tiles_suits_the_images():
 
     def span(taps, size, channels=32):
         shape = (128, size, size, channels)
-        return lower_winograd._best(channels, shape, taps).span
+        span, _ = lower_winograd._best(channels, shape, (taps, taps)).span
+        return span
 
     assert [span(3, size) for size in (4, 8, 16, 32)] == [6, 6, 6, 6]
     assert [span(3, size) for size in (5, 6, 12)] == [8, 8, 8]

@@ -28,7 +28,7 @@ from ganglion.compiler.cpu.plan import (
 from ganglion.compiler.cpu.small_gemm import goes_by_panels, repays_epilogue
 from ganglion.compiler.cpu.time_loop import split_time_loops
 from ganglion.compiler.cpu.tuning import CPU
-from ganglion.compiler.ir.graph import Program, has_short_floats
+from ganglion.compiler.ir.graph import Node, Program, has_short_floats
 from ganglion.compiler.pipeline import (
     VERIFIERS,
     Pass,
@@ -53,6 +53,7 @@ from ganglion.compiler.plan.passes.graph import (
     without_empty,
 )
 from ganglion.compiler.plan.passes.loops import collapse_all, fuse, rows_as_columns
+from ganglion.compiler.plan.passes.one_row import along_one_axis, as_images
 from ganglion.compiler.plan.passes.short_floats import compute_in_float32
 from ganglion.compiler.plan.passes.winograd import share_points
 from ganglion.compiler.plan.plan import Plan, PlanError
@@ -80,6 +81,10 @@ def _lower(program: Program) -> Plan:
         rounds_products=config.precision() == "bf16",
     )
     return lower(program, wants, RULES)
+
+
+def _may_be_image(node: Node) -> bool:
+    return along_one_axis(node) and not config.precise()
 
 
 def _may_skip_zeros(product: Contract) -> bool:
@@ -179,6 +184,13 @@ PIPELINE = Pipeline(
             transpose_narrow,
             ops=("matmul",),
             where=is_narrow,
+        ),
+        graph_pass(
+            "one-row",
+            "sequences are images of one row, where those take less to convolve",
+            as_images,
+            ops=("conv", "conv_transpose", "conv_kernel"),
+            where=_may_be_image,
         ),
         graph_pass(
             "pool-masks",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from typing import NamedTuple
@@ -16,13 +17,14 @@ from ganglion.compiler.cpu.tuning import CPU, accumulators
 from ganglion.compiler.plan.winograd import (
     FLOAT,
     LANES,
+    Pair,
     Plane,
     Taps,
     Tiled,
     Tiling,
     WinogradKernel,
     WinogradWeights,
-    matrices,
+    both_matrices,
     padded,
     panels,
     weight_rows,
@@ -31,6 +33,7 @@ from ganglion.system.records import record
 
 Pixel = Callable[[int, int], Val]
 Where = tuple[str, str, str]  # image, row and column of a tile
+Both = tuple[np.ndarray, np.ndarray]  # the transforms along rows and columns
 
 
 @record(guarded=True)
@@ -38,7 +41,7 @@ class Window:
     """The pixels of a tile, and the address used for those outside of the image."""
 
     plane: Plane
-    size: int
+    size: Pair
     elsewhere: str
     first: str = "0"  # channel
 
@@ -46,7 +49,8 @@ class Window:
 def _row_groups(matrix: np.ndarray, every: Sequence[int]) -> list[Sequence[int]]:
     """Return rows to compute together: pairs are not parted, and registers suffice.
 
-    >>> [list(rows) for rows in _row_groups(matrices(3, 6).inputs, range(6))]
+    >>> rows, _ = both_matrices((3, 3), (6, 6)).inputs
+    >>> [list(group) for group in _row_groups(rows, range(6))]
     [[0, 5], [1, 2, 3, 4]]
     """
     rows, columns = matrix.shape
@@ -92,7 +96,7 @@ class Transforms:
         return self.text.address(base, "float", index)
 
     def both(
-        self, matrix: np.ndarray, load: Pixel, only: Sequence[int] | None = None
+        self, transforms: Both, load: Pixel, only: Sequence[int] | None = None
     ) -> Iterator[tuple[int, Val]]:
         """Transform the columns of a tile, then its rows; yield points as they come.
 
@@ -101,15 +105,20 @@ class Transforms:
         Values must be stored at once. A few rows are computed at a time, and the pixels
         loaded again for the next: spilling registers would take longer.
         """
-        size = range(matrix.shape[1])
-        every = only or range(len(matrix))
-        for rows in _row_groups(matrix, every):
+        down, right = transforms
+        height, width = down.shape[1], right.shape[1]
+        if height == 1:
+            yield from enumerate(self.along(right, [load(0, j) for j in range(width)]))
+            return
+        every = only or range(len(down))
+        for rows in _row_groups(down, every):
             columns = [
-                self.along(matrix, [load(i, j) for i in size], rows) for j in size
+                self.along(down, [load(i, j) for i in range(height)], rows)
+                for j in range(width)
             ]
             for row, values in zip(rows, zip(*columns, strict=True), strict=True):
-                for j, value in enumerate(self.along(matrix, list(values))):
-                    yield every.index(row) * len(matrix) + j, value
+                for j, value in enumerate(self.along(right, list(values))):
+                    yield every.index(row) * len(right) + j, value
 
     def more(self, a: Val, factor: float, b: Val) -> Val:
         """Return factor * a + b."""
@@ -202,6 +211,11 @@ class Transforms:
         return self.text.let(f"icmp ult i64 {index}, {size}")
 
 
+def _back(transforms: Both) -> Both:
+    rows, columns = transforms
+    return rows.T, columns.T
+
+
 class Counts(NamedTuple):
     """The parameters of a kernel over tiles: any number of images has the same text."""
 
@@ -225,7 +239,7 @@ class Blocks(Transforms):
         self.tiling = tiling
         self.inputs, self.outputs = tiling.matrices.inputs, tiling.matrices.outputs
         # The transforms of gradients, which go the other way.
-        self.inputs_back, self.spread = self.inputs.T, self.outputs.T
+        self.inputs_back, self.spread = _back(self.inputs), _back(self.outputs)
 
     def blocks_of(self, piece: str, body: Callable[[str, str, str], None]) -> None:
         """Run over the blocks of a piece: its first tile, a block's, their count."""
@@ -259,40 +273,43 @@ class Blocks(Transforms):
         self, window: Window, where: Where, body: Callable[[list[list[str]]], None]
     ) -> None:
         """Run a body with the addresses of a tile's pixels; see `Window`."""
-        text, size = self.text, window.size
+        text, (rows_of, columns_of) = self.text, window.size
         view, (height, width) = window.plane.view, window.plane.extent
         top, left, corner = self._corner(window, where)
 
         def pixel(i: int, j: int) -> str:
             return self.at(corner, i * view.strides[1] + j * view.strides[2])
 
+        def every(address: Callable[[int, int], str]) -> list[list[str]]:
+            return [[address(i, j) for j in range(columns_of)] for i in range(rows_of)]
+
         def inside() -> None:
-            body([[pixel(i, j) for j in range(size)] for i in range(size)])
+            body(every(pixel))
 
         def careful() -> None:
-            rows = [self.within(text.add(top, i), height) for i in range(size)]
-            columns = [self.within(text.add(left, j), width) for j in range(size)]
+            rows = [self.within(text.add(top, i), height) for i in range(rows_of)]
+            columns = [self.within(text.add(left, j), width) for j in range(columns_of)]
 
             def chosen(i: int, j: int) -> str:
                 both = text.let(f"and i1 {rows[i]}, {columns[j]}")
                 pointers = f"ptr {pixel(i, j)}, ptr {window.elsewhere}"
                 return text.let(f"select i1 {both}, {pointers}")
 
-            body([[chosen(i, j) for j in range(size)] for i in range(size)])
+            body(every(chosen))
 
         if self._all_inside(window):
             inside()
             return
-        down = self.within(top, max(height - size + 1, 0))
-        across = self.within(left, max(width - size + 1, 0))
+        down = self.within(top, max(height - rows_of + 1, 0))
+        across = self.within(left, max(width - columns_of + 1, 0))
         fits = text.let(f"and i1 {down}, {across}")
         text.when(fits, inside, careful, "done")
 
     def _corner(self, window: Window, where: Where) -> tuple[str, str, str]:
         """Return the row and the column of a tile's first pixel, and its address."""
-        text, view, step = self.text, window.plane.view, self.tiling.step
-        top = text.add(text.times(where[1], step), -window.plane.before[0])
-        left = text.add(text.times(where[2], step), -window.plane.before[1])
+        text, view, (down, right) = self.text, window.plane.view, self.tiling.step
+        top = text.add(text.times(where[1], down), -window.plane.before[0])
+        left = text.add(text.times(where[2], right), -window.plane.before[1])
         index = text.affine([where[0], top, left], view.strides[:3], view.offset)
         base = self.emitter.base(view.buffer)
         return top, left, self.at(base, text.add(index, window.first))
@@ -301,30 +318,33 @@ class Blocks(Transforms):
         """Prefetch the pixels of the tile below into the second-level cache.
 
         Tiles walk through some rows of pixels at once, of which each is a page or so:
-        the processor does not prefetch beyond by itself.
+        the processor does not prefetch beyond by itself. A single row is a stream.
         """
-        view, step = window.plane.view, self.tiling.step
+        view, (down, right) = window.plane.view, self.tiling.step
+        if self.tiling.span[0] == 1:
+            return
         _, _, corner = self._corner(window, where)
 
         def line(channel: str) -> None:
             here = self.at(corner, channel)
-            for i, j in itertools.product(range(step), range(step)):
-                offset = (window.size + i) * view.strides[1] + j * view.strides[2]
+            for i, j in itertools.product(range(down), range(right)):
+                offset = (window.size[0] + i) * view.strides[1] + j * view.strides[2]
                 self.emitter.prefetch(self.at(here, offset))
 
         self.text.each(0, channels, LANES, line)
 
     def _all_inside(self, window: Window) -> bool:
         plane = window.plane
-        spans = zip(self.tiling.across, plane.before, plane.extent, strict=True)
+        tiling = self.tiling
+        axes = (tiling.across, tiling.step, plane.before, window.size, plane.extent)
         return all(
-            lo <= 0 and (tiles - 1) * self.tiling.step - lo + window.size <= n
-            for tiles, lo, n in spans
+            lo <= 0 and (tiles - 1) * step - lo + size <= n
+            for tiles, step, lo, size, n in zip(*axes, strict=True)
         )
 
     def transformed(
         self,
-        matrix: np.ndarray,
+        transforms: Both,
         channels: int,
         target: str,
         stride: int,
@@ -338,14 +358,14 @@ class Blocks(Transforms):
                 return self.emitter.load(self.at(pixels[i][j], channel), FLOAT, width)
 
             here = self.at(target, channel)
-            for point, value in self.both(matrix, pixel, only):
+            for point, value in self.both(transforms, pixel, only):
                 self.emitter.store(value, self.at(here, point * stride))
 
         self.vectors(channels, vector)
 
     def transformed_back(
         self,
-        matrix: np.ndarray,
+        transforms: Both,
         channels: int,
         stride: int,
         adds: bool,
@@ -359,10 +379,10 @@ class Blocks(Transforms):
             here = self.at(source, channel)
 
             def product(i: int, j: int) -> Val:
-                point = i * self.tiling.span + j
+                point = i * self.tiling.span[1] + j
                 return self.emitter.load(self.at(here, point * stride), FLOAT, width)
 
-            for pixel, value in self.both(matrix, product):
+            for pixel, value in self.both(transforms, product):
                 there = self.at(addresses[pixel], channel)
                 if adds:
                     old = self.emitter.load(there, FLOAT, width)
@@ -440,8 +460,8 @@ class Weights(Transforms):
     def emit(self, kernel: WinogradWeights) -> Emitted:
         """Emit the transform of weights."""
         text, target = self.text, self.emitter.base(kernel.target)
-        rows, points = weight_rows(kernel.channels), kernel.span**2
-        matrix = matrices(kernel.taps, kernel.span).weights
+        rows, points = weight_rows(kernel.channels), math.prod(kernel.span)
+        transforms = both_matrices(kernel.taps, kernel.span).weights
 
         def channel(part: Taps, row: str) -> None:
             each_panel(text, part.shape[3], partial(panel, part, row))
@@ -456,7 +476,7 @@ class Weights(Transforms):
             def vector(index: str, size: int) -> None:
                 taps = self._taps(part, row, text.add(first, index), size)
                 there = self.at(here, index)
-                for point, value in self.both(matrix, taps):
+                for point, value in self.both(transforms, taps):
                     self.emitter.store(value, self.at(there, point * rows * wide))
 
             sizes = [(at, min(LANES, live - at)) for at in range(0, live, LANES)]
@@ -510,7 +530,7 @@ class Weights(Transforms):
         text = self.text
         slices, points, rows, wide = kernel.sums.shape
         sums = self.emitter.base(kernel.sums)
-        matrix = matrices(kernel.taps, kernel.span).weights.T
+        transforms = _back(both_matrices(kernel.taps, kernel.span).weights)
 
         def vector(part: Taps, row: str, channel: str, width: int) -> None:
             here = self.at(sums, text.times(text.add(row, part.first), wide))
@@ -533,9 +553,9 @@ class Weights(Transforms):
             there = self.at(target, text.times(row, part.view.strides[2]))
             there = self.at(there, channel)
             for tap, value in self.both(
-                matrix, lambda i, j: totals[i * kernel.span + j]
+                transforms, lambda i, j: totals[i * kernel.span[1] + j]
             ):
-                i, j = divmod(tap, kernel.taps)
+                i, j = divmod(tap, kernel.taps[1])
                 if i < part.shape[0] and j < part.shape[1]:
                     offset = i * part.view.strides[0] + j * part.view.strides[1]
                     self.emitter.store(value, self.at(there, offset))

@@ -85,16 +85,16 @@ class Conv(Blocks):
     def _inputs(self, start: str, count: str) -> None:
         """Transform the inputs of a block."""
         tiling, text = self.tiling, self.text
-        matrix, size = self.inputs, tiling.span
+        transforms, size = self.inputs, tiling.span
         if self.spreads:
-            matrix, size = self.spread, tiling.step
+            transforms, size = self.spread, tiling.step
         none = self.emitter.base(self.kernel.zeros)
 
         def tile(number: str, where: Where) -> None:
             here = self.at(self.v, text.times(number, self.row))
             for plane in self.kernel.sources:
                 window, channels = Window(plane, size, none), plane.shape[3]
-                into = (matrix, channels, here, self.stride)
+                into = (transforms, channels, here, self.stride)
                 self.pixels(window, where, partial(self.transformed, *into))
                 here = self.at(here, channels)
 
@@ -144,8 +144,8 @@ class Conv(Blocks):
         size = tiling.span if self.spreads else tiling.step
         window = Window(self.kernel.target, size, self.nowhere, first)
 
-        matrix = self.inputs_back if self.spreads else self.outputs
-        into = (matrix, live, self.wide_stride, self.spreads)
+        transforms = self.inputs_back if self.spreads else self.outputs
+        into = (transforms, live, self.wide_stride, self.spreads)
 
         def tile(number: str, where: Where) -> None:
             source = self.at(self.m, text.times(number, wide))
@@ -164,9 +164,9 @@ class Points(Blocks):
     def emit(self) -> Emitted:
         """Emit the transform of all planes."""
         kernel, text, tiling = self.kernel, self.text, self.tiling
-        matrix, size = self.inputs, tiling.span
+        transforms, size = self.inputs, tiling.span
         if kernel.is_gradient:
-            matrix, size = self.spread, tiling.step
+            transforms, size = self.spread, tiling.step
         none = self.emitter.base(kernel.zeros)
         target = self.emitter.base(kernel.target.buffer)
         row, stride = kernel.target.row, kernel.target.stride
@@ -178,7 +178,7 @@ class Points(Blocks):
                 here = self.at(base, text.times(number, row))
                 for plane in kernel.sources:
                     window, channels = Window(plane, size, none), plane.shape[3]
-                    into = (matrix, channels, here, stride)
+                    into = (transforms, channels, here, stride)
                     self.pixels(window, where, partial(self.transformed, *into))
                     here = self.at(here, channels)
 
@@ -280,7 +280,7 @@ class Grads(Blocks):
 
     def _for_rows(self, body: Callable[[Sequence[int] | None], None]) -> None:
         """Run a body for the rows of points that a piece has."""
-        groups, last = self.kernel.row_groups, self.tiling.span - 1
+        groups, last = self.kernel.row_groups, self.tiling.span[0] - 1
         if groups == 1:
             body(None)
             return
@@ -293,7 +293,7 @@ class Grads(Blocks):
 
     def _row(self, number: str) -> str:
         """Return the row of points that is a piece's row of this number."""
-        text, groups, span = self.text, self.kernel.row_groups, self.tiling.span
+        text, groups, span = self.text, self.kernel.row_groups, self.tiling.span[0]
         if groups == 1:
             return number
         # Of all rows in pairs; the second of the first pair is the last row.
@@ -330,11 +330,11 @@ class Grads(Blocks):
         ]
 
         def tile(number: str, where: Where) -> None:
-            for window, matrix, channels, row, first, (base, stride) in passes:
+            for window, transforms, channels, row, first, (base, stride) in passes:
                 self.prefetch_below(window, where, channels)
                 here = self.at(base, self.text.times(number, row))
                 here = self.at(here, first) if first else here
-                into = (matrix, channels, here, stride)
+                into = (transforms, channels, here, stride)
                 self.pixels(window, where, partial(self.transformed, *into, only=only))
 
         self.tiles(start, count, tile)
@@ -347,8 +347,8 @@ class Grads(Blocks):
         each = weight_rows(tiling.channels) * wide
 
         def point(at: list[str]) -> None:
-            here = text.add(text.times(at[0], tiling.span), at[1])
-            there = text.add(text.times(self._row(at[0]), tiling.span), at[1])
+            here = text.add(text.times(at[0], tiling.span[1]), at[1])
+            there = text.add(text.times(self._row(at[0]), tiling.span[1]), at[1])
             left = self.at(v[0], text.times(here, v[1]))
             right = self.at(z[0], text.times(here, z[1]))
             target = self.at(sums, text.times(there, each))
@@ -372,8 +372,8 @@ class Grads(Blocks):
 
             self._cells(channels, tile)
 
-        rows = str(tiling.span // self.kernel.row_groups)
-        self.emitter.nest([("0", rows), (0, tiling.span)], point)
+        rows = str(tiling.span[0] // self.kernel.row_groups)
+        self.emitter.nest([("0", rows), (0, tiling.span[1])], point)
 
     def _cells(
         self, rows: int, tile: Callable[[str, int, str, tuple[int, ...]], None]

@@ -256,7 +256,7 @@ def _has_phases(attrs: Mapping[str, Any]) -> bool:
     return max(attrs["strides"]) > 1 and max(attrs["dilation"]) == 1
 
 
-def _phases(node: Node) -> list[list[Phase]]:
+def phases_of(node: Node) -> list[list[Phase]]:
     """Return the phases of a transposed convolution's outputs, for each axis."""
     attrs, taps = node.attrs, node.inputs[1].shape[:-2]
     edges = [edge for edge, _ in attrs["pairs"]]
@@ -279,7 +279,7 @@ def _spreads_to_few_channels(kernel: Shape, attrs: Mapping[str, Any]) -> bool:
 def _conv_transpose_by_taps(low: Lowering, node: Node) -> None:
     """Emit the product of all pixels and taps, then the sums of each phase's taps."""
     dy, w = node.inputs
-    every, taps = _phases(node), w.shape[:-2]
+    every, taps = phases_of(node), w.shape[:-2]
     pairs = tuple(
         (
             max(0, *(-phase.before for phase in own), 0),
@@ -318,7 +318,7 @@ def _conv_transpose_by_phase(
     low: Lowering, node: Node, kernel: View, shape: Shape
 ) -> None:
     """Emit a convolution for each phase of the outputs, by the method that suits it."""
-    dy, every = node.inputs[0], _phases(node)
+    dy, every = node.inputs[0], phases_of(node)
     out = View.of(low.allocate(node))
     if any(not phase.taps for own in every for phase in own):  # they stay zero
         low.emit(Loop.of("fill", node.shape, Literal(node.dtype, 0.0), out))

@@ -29,6 +29,7 @@ from ganglion.compiler.plan.winograd import (
     FLOAT,
     LANES,
     SPANS,
+    Pair,
     Plane,
     Taps,
     Tiling,
@@ -51,13 +52,13 @@ MAX_SLICES = 16  # of a weight gradient: each has sums of its own, added up at t
 MAX_SLICES_OF_LARGE = 8  # where those sums are large
 TILE_COST = 1.6  # of a tile with its transforms, in units of its products alone
 MIN_TILES = 48  # of all images: fewer keep few threads busy
-TAPS = ((2, 2), (3, 3), (4, 4), (5, 5))  # of a phase
+TAPS = ((2, 2), (3, 3), (4, 4), (5, 5), (1, 3), (1, 4), (1, 5))  # of a phase
 MAX_STORED = 3  # elements of points that are stored, in units of those of the sums
 MOST_CACHED_WEIGHTS = 256 * 1024  # elements that stay in a second-level cache
 STORED_POINT_COST = 2  # of an element, in units of reading one of the weights
 MIN_PIECES_OF_ROWS = 16  # where cutting rows of points costs little
 
-Pairs = tuple[tuple[int, int], ...]
+Pairs = tuple[Pair, ...]
 
 
 def possible(node: Node) -> bool:
@@ -77,7 +78,12 @@ def chosen(
     low: Lowering, node: Node, kernel: Shape, inputs: Shape, outputs: Shape
 ) -> bool:
     """Return whether to lower an op with these shapes by Winograd's method."""
-    if not low.target.winograd or not possible(node):
+    return low.target.winograd and suits(node, kernel, inputs, outputs)
+
+
+def suits(node: Node, kernel: Shape, inputs: Shape, outputs: Shape) -> bool:
+    """Return whether Winograd's method suits an op with these shapes."""
+    if not possible(node):
         return False
     strides = node.attrs["strides"]
     # Taps of a phase without pixels would be left without a gradient.
@@ -88,16 +94,17 @@ def chosen(
     return worth(node.op.name, kernel, strides, inputs, outputs)
 
 
-def _taps_of_phases(kernel: Shape, strides: Shape) -> Shape:
+def _taps_of_phases(kernel: Shape, strides: Shape) -> Pair:
     """Return the largest number of taps that a phase of the images meets, by axis."""
-    return tuple(-(-k // s) for k, s in zip(kernel, strides, strict=True))
+    rows, columns = (-(-k // s) for k, s in zip(kernel, strides, strict=True))
+    return rows, columns
 
 
 def worth(
     op: str, kernel: Shape, strides: Shape, inputs: Shape, outputs: Shape
 ) -> bool:
     """Return whether Winograd's method is clearly faster than direct convolution."""
-    taps = max(_taps_of_phases(kernel, strides))
+    taps = _taps_of_phases(kernel, strides)
     planes = math.prod(map(min, kernel, strides))
     tiling = _best(inputs[3] * planes, outputs, taps)
     fewest = tiling.tiles
@@ -122,9 +129,12 @@ def _saves(tiling: Tiling, plain: int, channels: int) -> bool:
     )
 
 
-def _best(channels: int, outputs: Shape, taps: int) -> Tiling:
+def _best(channels: int, outputs: Shape, taps: Pair) -> Tiling:
     """Return the tiling with the cheapest size of tile."""
-    every = [Tiling(channels, outputs, taps, span) for span in SPANS]
+    every = [
+        Tiling(channels, outputs, taps, (1 if taps[0] == 1 else span, span))
+        for span in SPANS
+    ]
     enough = [launch for launch in every if launch.tiles >= MIN_TILES]
     return min(enough or every[:1], key=lambda tiling: tiling.cost)
 
@@ -185,7 +195,7 @@ def lower_conv(low: Lowering, node: Node, kernel: View) -> None:
     """Emit a convolution."""
     x, w = node.inputs
     planes, parts = _parts(low, x, node.attrs, kernel, w.shape)
-    taps = max(_taps_of_phases(w.shape[:2], node.attrs["strides"]))
+    taps = _taps_of_phases(w.shape[:2], node.attrs["strides"])
     target = Plane(View.of(low.allocate(node)), node.shape)
     _convolve(low, node, planes, parts, taps, target)
 
@@ -195,7 +205,7 @@ def _convolve(
     node: Node,
     planes: tuple[Plane, ...],
     parts: tuple[Taps, ...],
-    taps: int,
+    taps: Pair,
     target: Plane,
 ) -> None:
     channels = sum(plane.shape[3] for plane in planes)
@@ -230,7 +240,7 @@ def lower_conv_transpose(low: Lowering, node: Node, pairs: Pairs) -> None:
     more, the adjoint.
     """
     dy, w = node.inputs
-    taps, own = w.shape[0], node.attrs["pairs"]
+    taps, own = (w.shape[0], w.shape[1]), node.attrs["pairs"]
     adjoint = _best(node.shape[3], dy.shape, taps)
     other = _best(dy.shape[3], node.shape, taps)
     spreads = adjoint.cost * 5 <= other.cost * 4
@@ -252,16 +262,27 @@ def lower_conv_transpose(low: Lowering, node: Node, pairs: Pairs) -> None:
 
 
 def chosen_for_phase(low: Lowering, node: Node, own: Sequence[Phase]) -> bool:
+    """Return whether to lower a phase by Winograd's method."""
+    return low.target.winograd and suits_phase(node, own)
+
+
+def suits_phase(node: Node, own: Sequence[Phase]) -> bool:
     """Return whether Winograd's method suits a phase of a transposed convolution."""
-    if not low.target.winograd or not possible(node):
+    if not possible(node):
         return False
-    taps = max(phase.taps for phase in own)
-    if (taps, taps) not in TAPS:
+    taps = _taps_of_phase(node, own)
+    if taps not in TAPS:
         return False
     outputs = (node.shape[0], *(phase.count for phase in own), node.shape[3])
     channels = node.inputs[0].shape[3]
     plain = math.prod(outputs[:3]) * math.prod(phase.taps for phase in own) * channels
     return _saves(_best(channels, outputs, taps), plain, channels)
+
+
+def _taps_of_phase(node: Node, own: Sequence[Phase]) -> Pair:
+    """Return the taps of a phase; along both axes as many, if it is not of one row."""
+    most = max(phase.taps for phase in own)
+    return (1 if node.inputs[1].shape[0] == 1 else most), most
 
 
 def lower_phase(
@@ -281,8 +302,7 @@ def lower_phase(
     parts = (Taps(_every(kernel, 0, starts, steps), own_shape),)
     size = (node.shape[0], *(phase.count for phase in own), node.shape[3])
     target = Plane(_every(out, 1, [phase.offset for phase in own], steps), size)
-    taps = max(phase.taps for phase in own)
-    _convolve(low, node, (source,), parts, taps, target)
+    _convolve(low, node, (source,), parts, _taps_of_phase(node, own), target)
 
 
 def _exchanged(low: Lowering, w: Value, flipped: bool) -> tuple[View, Shape]:
@@ -343,7 +363,7 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     planes, parts = _parts(low, x, node.attrs, target, node.shape)
     grads = _view(low, dy)
     channels, wide = len(planes) * x.shape[3], padded(dy.shape[3])
-    taps = max(_taps_of_phases(node.shape[:2], node.attrs["strides"]))
+    taps = _taps_of_phases(node.shape[:2], node.attrs["strides"])
     uncut = _best(channels, dy.shape, taps)
     points = uncut.points
     each = points * channels * wide
@@ -354,7 +374,7 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     slices = 1 << (fit.bit_length() - 1)
     # Few slices are cut by their points, which costs little, then by planes, which
     # transforms all gradients again, or by output channels, which does so with images.
-    row_groups, plane_groups, groups = _row_groups(uncut.span, slices), 1, 1
+    row_groups, plane_groups, groups = _row_groups(uncut.span[0], slices), 1, 1
     while row_groups * plane_groups * groups * slices < MIN_PIECES:
         if len(planes) % (2 * plane_groups) == 0:
             plane_groups *= 2
@@ -396,8 +416,10 @@ def _row_groups(span: int, slices: int) -> int:
 
     >>> _row_groups(8, 16), _row_groups(8, 8), _row_groups(6, 8), _row_groups(8, 1)
     (1, 2, 3, 4)
+    >>> _row_groups(1, 1)
+    1
     """
-    pairs = span // 2
+    pairs = max(1, span // 2)
     groups = (
         n
         for n in range(1, pairs)

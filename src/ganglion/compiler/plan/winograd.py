@@ -4,6 +4,8 @@ A tile of 6×6 inputs gives 4×4 outputs of a 3×3 kernel by 36 multiplications 
 instead of 144, one of 8×8 gives 4×4 of a 5×5 kernel by 64 instead of 400: inputs and
 weights are transformed, multiplied point by point (so many small matrix products), and
 the products transformed back. Which size of tile suits best depends on the images.
+Kernels of a single row, and those along one axis, have tiles of a single row: 8 inputs
+give 6 outputs of 3 taps by 8 multiplications instead of 18.
 
 A convolution with strides is one without over several planes, one for each phase of the
 images, with a part of the kernel each: a 4×4 kernel with strides of 2 is 2×2 taps over
@@ -16,7 +18,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,9 +37,10 @@ from ganglion.system.records import record
 
 LANES, NARROW = 16, 8  # channels are padded to the narrow vector, cut into wide ones
 FLOAT = np.dtype("float32")
-# Multiplications that the transforms cost, by point and channel; 64 points are more
-# than there are registers.
-TRANSFORM = {6: 8, 8: 14}
+# Multiplications of the transforms along an axis, by point and channel; 64 points
+# are more than there are registers.
+TRANSFORM = {1: 0, 6: 4, 8: 7}
+Pair = tuple[int, int]  # along rows and columns
 
 
 # ---- transforms: products of polynomials by Toom and Cook ---------------------------
@@ -75,12 +78,36 @@ def matrices(taps: int, span: int) -> Matrices:
         inputs[row, : span - 1] = np.poly(others)[::-1]
         scale = np.prod([point - other for other in others])
         weights[row] = [point**power / scale for power in range(taps)]
-    inputs[-1] = np.poly(points)[::-1]
+    inputs[-1] = np.atleast_1d(np.poly(points))[::-1]
     weights[-1, -1] = 1.0
     outputs = np.zeros((step, span))
     outputs[:, :-1] = [[point**power for point in points] for power in range(step)]
     outputs[-1, -1] = 1.0
     return Matrices(inputs, weights, outputs)
+
+
+class BothMatrices(NamedTuple):
+    """The transforms of a tile along its rows and its columns."""
+
+    inputs: tuple[np.ndarray, np.ndarray]
+    weights: tuple[np.ndarray, np.ndarray]
+    outputs: tuple[np.ndarray, np.ndarray]
+
+
+@cache
+def both_matrices(taps: Pair, span: Pair) -> BothMatrices:
+    """Return the matrices of a tile; those of an axis of one input change nothing."""
+    rows, columns = map(matrices, taps, span)
+    return BothMatrices(
+        (rows.inputs, columns.inputs),
+        (rows.weights, columns.weights),
+        (rows.outputs, columns.outputs),
+    )
+
+
+def transform_cost(span: Pair) -> int:
+    """Return the multiplications of both transforms, by point and channel."""
+    return sum(TRANSFORM[inputs] for inputs in span)
 
 
 # ---- tiles -------------------------------------------------------------------------
@@ -130,37 +157,39 @@ class Tiling:
 
     channels: int  # of the inputs, in all planes
     outputs: Shape  # images, height, width, channels
-    taps: int
-    span: int  # inputs of a tile along an axis
+    taps: Pair
+    span: Pair  # inputs of a tile along each axis
     block: int = 1  # tiles
     piece: int = 1  # tiles
 
     @property
-    def step(self) -> int:
-        """The outputs of a tile along an axis."""
-        return self.span + 1 - self.taps
+    def step(self) -> Pair:
+        """The outputs of a tile along each axis."""
+        rows, columns = zip(self.span, self.taps, strict=True)
+        return rows[0] + 1 - rows[1], columns[0] + 1 - columns[1]
 
     @property
     def points(self) -> int:
         """The points of a tile, each of which has products of its own."""
-        return self.span**2
+        return math.prod(self.span)
 
     @property
-    def matrices(self) -> Matrices:
+    def matrices(self) -> BothMatrices:
         """The transforms of a tile."""
-        return matrices(self.taps, self.span)
+        return both_matrices(self.taps, self.span)
 
     @property
     def cost(self) -> float:
         """About how many multiplications everything costs."""
         into, out = self.channels, self.outputs[3]
-        each = into * out + TRANSFORM[self.span] * (into + out)
+        each = into * out + transform_cost(self.span) * (into + out)
         return self.tiles * self.points * each
 
     @property
-    def across(self) -> tuple[int, int]:
+    def across(self) -> Pair:
         """The number of tiles of an image, down and to the right."""
-        return -(-self.outputs[1] // self.step), -(-self.outputs[2] // self.step)
+        down, right = self.step
+        return -(-self.outputs[1] // down), -(-self.outputs[2] // right)
 
     @property
     def tiles(self) -> int:
@@ -185,8 +214,8 @@ class Tiling:
         return 0 if rest else images
 
     def __str__(self) -> str:
-        size = f"{self.step}×{self.step}"
-        return f"{self.tiles} tiles of {size} in blocks of {self.block}"
+        down, right = self.step
+        return f"{self.tiles} tiles of {down}×{right} in blocks of {self.block}"
 
     def stride(self, channels: int) -> int:
         """Return the elements between two points of a transformed block."""
@@ -213,10 +242,10 @@ class Plane:
 
     view: View  # images, rows, columns, channels
     shape: Shape
-    before: tuple[int, int] = (0, 0)  # zeros above and to the left
+    before: Pair = (0, 0)  # zeros above and to the left
 
     @property
-    def extent(self) -> tuple[int, int]:
+    def extent(self) -> Pair:
         """Its rows and columns."""
         return self.shape[1], self.shape[2]
 
@@ -224,7 +253,7 @@ class Plane:
 def _seen(memory: Memory, planes: Sequence[Plane], tiling: Tiling) -> np.ndarray:
     """Return all that the outputs of a tiling need of planes, channels side by side."""
     images, *extent = tiling.outputs[:3]
-    extent = [size + tiling.taps - 1 for size in extent]
+    extent = [n + taps - 1 for n, taps in zip(extent, tiling.taps, strict=True)]
     seen = []
     for plane in planes:
         padded_plane = np.zeros((images, *extent, plane.shape[3]))
@@ -254,18 +283,19 @@ def _store_points(
     memory: Memory,
     sources: Sequence[Plane],
     tiling: Tiling,
-    matrix: np.ndarray,
+    transforms: tuple[np.ndarray, np.ndarray],
     target: Points,
 ) -> None:
-    """Store all tiles of some planes, transformed by a matrix along both axes."""
-    size, step = matrix.shape[1], tiling.step
-    down, right = tiling.across
+    """Store all tiles of some planes, transformed by a matrix along each axis."""
+    sizes = tuple(matrix.shape[1] for matrix in transforms)
+    ends = tuple(n * step for n, step in zip(tiling.across, tiling.step, strict=True))
     channels = sum(plane.shape[3] for plane in sources)
-    outputs = (tiling.outputs[0], down * step + size, right * step + size, channels)
-    images = _seen(memory, sources, replace(tiling, outputs=outputs, taps=1))
-    tiles = np.lib.stride_tricks.sliding_window_view(images, (size, size), (1, 2))
-    tiles = tiles[:, : down * step : step, : right * step : step]
-    points = np.einsum("pi,qj,nabcij->pqnabc", matrix, matrix, tiles)
+    extent = [end + size for end, size in zip(ends, sizes, strict=True)]
+    outputs = (tiling.outputs[0], *extent, channels)
+    images = _seen(memory, sources, replace(tiling, outputs=outputs, taps=(1, 1)))
+    tiles = np.lib.stride_tricks.sliding_window_view(images, sizes, (1, 2))
+    tiles = tiles[:, : ends[0] : tiling.step[0], : ends[1] : tiling.step[1]]
+    points = np.einsum("pi,qj,nabcij->pqnabc", *transforms, tiles)
     to = View(target.buffer, (target.stride, target.row, 1))
     shape = tiling.points, tiling.tiles, channels
     memory.see(to, shape)[...] = points.reshape(shape)
@@ -298,8 +328,8 @@ class Taps:
 class WinogradWeights(Kernel):
     """Transform the weights of all planes into [panel][point][in][out]."""
 
-    taps: int
-    span: int
+    taps: Pair
+    span: Pair
     channels: int  # of all planes
     sources: tuple[Taps, ...]  # a part for each plane, of as many channels each
     target: Buffer
@@ -315,10 +345,11 @@ class WinogradWeights(Kernel):
         return [self.target]
 
     def run(self, memory: Memory) -> None:
-        matrix, flat = matrices(self.taps, self.span).weights, memory.flat(self.target)
+        transforms = both_matrices(self.taps, self.span).weights
+        flat = memory.flat(self.target)
         for part in self.sources:
             weights = memory.see(part.view, part.shape).astype(np.float64)
-            transformed = _both(matrix, weights)
+            transformed = _both(transforms, weights)
             rows, out = slice(part.first, part.first + part.shape[2]), part.shape[3]
             for piece, panel in _by_panel(flat, self.span, self.channels, out):
                 piece[:, :, rows] = transformed[..., panel]
@@ -393,15 +424,15 @@ class WinogradConv(Blocked):
     def run(self, memory: Memory) -> None:
         """Take the transformed weights back, and convolve."""
         span, flat = self.tiling.span, memory.flat(self.weights)
-        transformed = np.zeros((span, span, *self.channels))
+        transformed = np.zeros((*span, *self.channels))
         for piece, panel in _by_panel(flat, span, *self.channels):
             transformed[..., panel] = piece
-        weights = _both(np.linalg.pinv(self.tiling.matrices.weights), transformed)
+        weights = _both(_inverses(self.tiling.matrices.weights), transformed)
         target = memory.see(self.target.view, self.target.shape)
         target[...] = self._convolved(memory, weights)
         if self.stored:
-            matrix = self.tiling.matrices.inputs
-            _store_points(memory, self.sources, self.tiling, matrix, self.stored)
+            transforms = self.tiling.matrices.inputs
+            _store_points(memory, self.sources, self.tiling, transforms, self.stored)
 
     def _convolved(self, memory: Memory, weights: np.ndarray) -> np.ndarray:
         images = _seen(memory, self.sources, self.tiling)
@@ -419,8 +450,8 @@ class WinogradSpread(WinogradConv):
     def _convolved(self, memory: Memory, weights: np.ndarray) -> np.ndarray:
         (source,), target, taps = self.sources, self.target, self.tiling.taps
         grads = memory.see(source.view, source.shape).astype(np.float64)
-        sizes = zip(target.before, source.extent, target.extent, strict=True)
-        pairs = tuple((lo, n + taps - 1 - size - lo) for lo, n, size in sizes)
+        sizes = zip(target.before, source.extent, target.extent, taps, strict=True)
+        pairs = tuple((lo, n + k - 1 - size - lo) for lo, n, size, k in sizes)
         attrs = _PLAIN | {"pairs": pairs, "spatial": target.extent}
         return OPS["conv_transpose"].meaning(
             grads, weights.transpose(0, 1, 3, 2), **attrs
@@ -466,8 +497,11 @@ class WinogradPoints(Tiled):
 
     def run(self, memory: Memory) -> None:
         matrices = self.tiling.matrices
-        matrix = matrices.outputs.T if self.is_gradient else matrices.inputs
-        _store_points(memory, self.sources, self.tiling, matrix, self.target)
+        transforms = matrices.inputs
+        if self.is_gradient:
+            rows, columns = matrices.outputs
+            transforms = rows.T, columns.T
+        _store_points(memory, self.sources, self.tiling, transforms, self.target)
 
 
 @record(eq=False)
@@ -503,18 +537,18 @@ class WinogradOutputs(Blocked):
 
     def run(self, memory: Memory) -> None:
         tiling, (images, height, width, out) = self.tiling, self.target.shape
-        (down, right), matrix = tiling.across, tiling.matrices.outputs
+        (down, right), (rows, columns) = tiling.across, tiling.step
         source = View(self.points.buffer, (self.points.stride, self.points.row, 1))
         points = memory.see(source, (tiling.points, tiling.tiles, out))
-        points = points.reshape(tiling.span, tiling.span, images, down, right, out)
-        tiles = np.einsum("ip,jq,pqnabc->naibjc", matrix, matrix, points)
-        shape = images, down * tiling.step, right * tiling.step, out
+        points = points.reshape(*tiling.span, images, down, right, out)
+        tiles = np.einsum("ip,jq,pqnabc->naibjc", *tiling.matrices.outputs, points)
+        shape = images, down * rows, right * columns, out
         target = memory.see(self.target.view, self.target.shape)
         target[...] = tiles.reshape(shape)[:, :height, :width]
 
 
 def _cost_of_transform(tiling: Tiling, channels: int) -> float:
-    each = tiling.points * TRANSFORM[tiling.span] * channels
+    each = tiling.points * transform_cost(tiling.span) * channels
     return CALL + MULTIPLY_ADD * tiling.tiles * each
 
 
@@ -549,9 +583,10 @@ class WinogradGrads(Blocked):
         tiling = self.tiling
         images = _seen(memory, self.sources, tiling)
         grads = memory.see(self.grads, tiling.outputs).astype(np.float64)
-        attrs = _PLAIN | {"kernel": (tiling.taps, tiling.taps)}
+        attrs = _PLAIN | {"kernel": tiling.taps}
         exact = OPS["conv_kernel"].meaning(images, grads, **attrs)
-        lifted = _both(np.linalg.pinv(tiling.matrices.weights).T, exact)
+        rows, columns = _inverses(tiling.matrices.weights)
+        lifted = _both((rows.T, columns.T), exact)
         sums = memory.array(self.sums)
         sums[...] = 0
         lifted = lifted.reshape(tiling.points, *lifted.shape[2:])
@@ -562,8 +597,8 @@ class WinogradGrads(Blocked):
 class WinogradKernel(Kernel):
     """Add up the slices, in order, and transform them into gradients of all planes."""
 
-    taps: int
-    span: int
+    taps: Pair
+    span: Pair
     sums: Buffer
     targets: tuple[Taps, ...]  # a part for each plane, of as many channels each
 
@@ -579,28 +614,35 @@ class WinogradKernel(Kernel):
 
     def run(self, memory: Memory) -> None:
         every = memory.array(self.sums).astype(np.float64).sum(0)
-        back = matrices(self.taps, self.span).weights.T
+        down, right = both_matrices(self.taps, self.span).weights
         for part in self.targets:
             rows, columns, channels, out = part.shape
             sums = every[:, part.first : part.first + channels, :out]
-            sums = sums.reshape(self.span, self.span, channels, out)
-            weights = _both(back, sums)[:rows, :columns]
+            sums = sums.reshape(*self.span, channels, out)
+            weights = _both((down.T, right.T), sums)[:rows, :columns]
             memory.see(part.view, part.shape)[...] = weights
 
 
-def _both(matrix: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _inverses(
+    transforms: tuple[np.ndarray, np.ndarray],
+) -> tuple[np.ndarray, np.ndarray]:
+    rows, columns = map(np.linalg.pinv, transforms)
+    return rows, columns
+
+
+def _both(transforms: tuple[np.ndarray, np.ndarray], weights: np.ndarray) -> np.ndarray:
     """Transform along both axes; a matrix has a column for every tap that is there."""
-    rows, columns = (matrix[:, :size] for size in weights.shape[:2])
+    sizes = zip(transforms, weights.shape[:2], strict=True)
+    rows, columns = (matrix[:, :size] for matrix, size in sizes)
     return np.einsum("ia,jb,abcd->ijcd", rows, columns, weights)
 
 
 def _by_panel(
-    flat: np.ndarray, span: int, rows: int, channels: int
+    flat: np.ndarray, span: Pair, rows: int, channels: int
 ) -> Iterator[tuple[np.ndarray, slice]]:
     """Yield what each panel holds of transformed weights, and of which channels."""
     for start, widths in panels(channels):
-        wide = sum(widths)
-        at = span * span * weight_rows(rows) * start
-        piece = flat[at : at + span * span * weight_rows(rows) * wide]
-        piece = piece.reshape(span, span, weight_rows(rows), wide)[..., :rows, :]
+        wide, each = sum(widths), math.prod(span) * weight_rows(rows)
+        piece = flat[each * start : each * (start + wide)]
+        piece = piece.reshape(*span, weight_rows(rows), wide)[..., :rows, :]
         yield piece[..., : channels - start], slice(start, min(start + wide, channels))

@@ -1,0 +1,90 @@
+"""Convolutions of sequences, computed as those of images with one row."""
+
+import numpy as np
+import pytest
+from cpu_checks import compiled
+
+from ganglion import config
+from ganglion.compiler.cpu.pipeline import build
+from ganglion.compiler.ir.graph import Graph, Input, Program
+from ganglion.compiler.ir.table import OPS
+
+pytest.importorskip("llvmlite")
+
+# Taps, stride, (sequences, steps), channels in and out, padding.
+CASES = [
+    (3, 1, (32, 250), (16, 40), (1, 1)),
+    (5, 1, (40, 125), (24, 17), (2, 2)),
+    (4, 1, (64, 61), (32, 32), (0, 0)),
+    (5, 2, (32, 251), (24, 40), (2, 1)),
+    (6, 2, (32, 250), (16, 24), (2, 2)),
+]
+PASSES = ("conv", "conv_transpose", "conv_kernel")
+
+
+def pass_of(name, case, dilation=1):
+    """Return a pass as a program, its data, and its result in doubles."""
+    taps, stride, (count, steps), (into, out), pair = case
+    draw = np.random.default_rng(0)
+    after = (steps + sum(pair) - (taps - 1) * dilation - 1) // stride + 1
+    arrays = {
+        "x": draw.standard_normal((count, steps, into)),
+        "w": draw.standard_normal((taps, into, out)),
+        "dy": draw.standard_normal((count, after, out)),
+    }
+    which, attrs = {
+        "conv": (("x", "w"), {}),
+        "conv_transpose": (("dy", "w"), {"spatial": (steps,)}),
+        "conv_kernel": (("x", "dy"), {"kernel": (taps,)}),
+    }[name]
+    attrs |= {"strides": (stride,), "pairs": (pair,), "groups": 1}
+    attrs |= {"dilation": (dilation,)}
+    data = {each: arrays[each].astype("float32") for each in which}
+    inputs = [Input(each, array.shape, array.dtype) for each, array in data.items()]
+    graph = Graph.of("pass", inputs, {"y": OPS[name](*inputs, **attrs)})
+    exact = OPS[name].meaning(*(a.astype("float64") for a in data.values()), **attrs)
+    return Program(graph, tuple(data), (), ("y",)), data, exact
+
+
+def by_winograd(program):
+    kernels = build(program).kernels
+    return any(type(kernel).__name__.startswith("Winograd") for kernel in kernels)
+
+
+@pytest.mark.parametrize("name", PASSES)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_passes_against_float64_on_any_number_of_threads(name, case):
+    program, data, exact = pass_of(name, case)
+    assert by_winograd(program)
+    results = [compiled(program, n).run(data, {}, 2)["y"] for n in (1, 2, 3)]
+    assert np.abs(results[0][1] - exact).max() < 2e-5 * np.abs(exact).max()
+    for result in results:
+        np.testing.assert_array_equal(result, results[0][:1].repeat(2, 0))
+
+
+@pytest.mark.parametrize(
+    ("case", "dilation"),
+    [
+        ((3, 1, (32, 250), (16, 40), (1, 1)), 2),
+        ((3, 1, (32, 250), (4, 40), (1, 1)), 1),  # channels
+        ((2, 1, (32, 250), (16, 40), (1, 0)), 1),
+        ((7, 1, (32, 250), (16, 40), (3, 3)), 1),
+        ((3, 1, (2, 20), (16, 40), (1, 1)), 1),  # tiles
+    ],
+    ids=str,
+)
+def test_other_sequences_are_left_alone(case, dilation):
+    program, _, _ = pass_of("conv", case, dilation)
+    assert not by_winograd(program)
+    names = [f"{node.op.name}{node.shape}" for node in program.graph.nodes]
+    assert len(names) == 1
+
+
+def test_precise_is_direct():
+    program, _, _ = pass_of("conv", CASES[0])
+    before = config.precise()
+    config.set_precise(True)
+    try:
+        assert not by_winograd(program)
+    finally:
+        config.set_precise(before)

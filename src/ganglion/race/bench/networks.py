@@ -26,7 +26,7 @@ from ganglion.recipes import Recipe
 
 MANY = (10_000, 5_000, 2_000, 1_000, 500, 200, 100)  # rows to predict: the most that go
 MOST_BYTES = 2**27  # of the inputs
-MOST_OPERATIONS = 5e11  # of the products in a prediction: some seconds
+MOST_OPERATIONS = 1e11  # of the products in a prediction: a second or so
 SIZES = (250, 1_000, 10_000)  # of batches in a prediction
 MOST_ACTIVATIONS = 2**28  # bytes of the largest layer's outputs for such a batch
 LOSSES = Comparison(steps.TOLERANCES["float32"])

@@ -193,7 +193,7 @@ class _Writer:
         self._numbers = {buffer: number for number, buffer in enumerate(buffers)}
         self._is_epilogue = bool(buffers)
         self._strides: dict[tuple[int, int], Parameter] = {}
-        self._views: dict[View, Key] = {}
+        self._views: dict[tuple[Buffer, Shape, int], Key] = {}
         facts = FACTS if self._is_epilogue else Facts.of(kernel)
         self._prefetched = facts.prefetched
         shape = (0,) * len(kernel.shape) if buffers else self._sizes(kernel)
@@ -254,35 +254,41 @@ class _Writer:
         return number
 
     def _view(self, view: View) -> Key:
-        words = self._views.get(view)
+        buffer, strides, offset = identity = view.buffer, view.strides, view.offset
+        words = self._views.get(identity)
         if words is None:
-            number = self._buffer(view.buffer)
-            steps, offset = self._steps(view.strides), self._number(view.offset)
-            distance = self._number(self._prefetched.get(view, 0))
-            words = self._views[view] = (number, steps, offset, distance)
+            number, steps = self._buffer(buffer), self._steps(strides)
+            distance = self._prefetched.get(view, 0) if self._prefetched else 0
+            words = number, steps, self._number(offset), self._number(distance)
+            self._views[identity] = words
         return words
 
     def _expressions(self, kernel: Loop) -> Key:
         """Write expressions in postorder, with operands by number."""
-        numbers: dict[int, Any] = {}
+        numbers: dict[Expr, Any] = {}
         words: list[Key] = []
         for expr in kernel.every_expr:
-            if isinstance(expr, Apply):
-                word = self._apply(expr, numbers)
-            elif isinstance(expr, Literal):  # written where it is used
-                numbers[id(expr)] = ("literal", expr.dtype, _text(expr))
+            kind = type(expr)
+            if kind is Literal:  # written where it is used
+                numbers[expr] = ("literal", expr.dtype, _text(expr))
                 continue
+            numbers[expr] = len(words)
+            if kind is Load:
+                words.append(("load", expr.dtype, self._view(expr.view)))
+            elif kind is Apply:
+                words.append(self._apply(expr, [numbers[arg] for arg in expr.args]))
             else:
-                word = self._leaf(expr, numbers)
-            numbers[id(expr)] = len(words)
-            words.append(word)
-        return (tuple(words), tuple([numbers[id(expr)] for expr in kernel.exprs]))
+                words.append(self._leaf(expr, numbers))
+        return (tuple(words), tuple([numbers[expr] for expr, _ in kernel.outputs]))
 
-    def _apply(self, expr: Apply, numbers: dict[int, Any]) -> Key:
-        op, args = expr.op, [numbers[id(arg)] for arg in expr.args]
+    def _apply(self, expr: Apply, args: list[Any]) -> Key:
+        op = expr.op
         if op in _ARITHMETIC:
-            for position, arg in enumerate(expr.args):
-                if isinstance(arg, Literal) and _may_vary(arg, op):
+            for position, word in enumerate(args):
+                if type(word) is int:
+                    continue
+                arg = expr.args[position]
+                if _may_vary(arg, op):
                     value = arg.value
                     if op == "divide" and position == 1 and _is_power_of_two(value):
                         op, value = "multiply", 1 / value  # with the same bits
@@ -290,22 +296,20 @@ class _Writer:
                     args[position] = ("parameter", arg.dtype, word)
         return ("apply", expr.dtype, op, tuple(args))
 
-    def _leaf(self, expr: Expr, numbers: dict[int, Any]) -> Key:
-        if isinstance(expr, Load):
-            return ("load", expr.dtype, self._view(expr.view))
+    def _leaf(self, expr: Expr, numbers: dict[Expr, Any]) -> Key:
         if isinstance(expr, Index):
             steps, offset = self._steps(expr.strides), self._number(expr.offset)
             return ("index", expr.dtype, steps, offset)
         if isinstance(expr, Indirect):
-            table, row = self._buffer(expr.table), numbers[id(expr.row)]
+            table, row = self._buffer(expr.table), numbers[expr.row]
             sizes = self._number(expr.rows), self._number(expr.row_size)
             steps, offset = self._steps(expr.within), self._number(expr.offset)
             return ("indirect", expr.dtype, table, row, *sizes, steps, offset)
         if isinstance(expr, Uniform):
-            state, element = self._buffer(expr.state), numbers[id(expr.element)]
+            state, element = self._buffer(expr.state), numbers[expr.element]
             return ("uniform", expr.dtype, state, element)
         assert isinstance(expr, Shuffled)
-        state, position = self._buffer(expr.state), numbers[id(expr.position)]
+        state, position = self._buffer(expr.state), numbers[expr.position]
         return ("shuffled", expr.dtype, state, position, self._number(expr.rows))
 
 

@@ -374,7 +374,10 @@ def walk(*exprs: Expr) -> list[Expr]:
             order.append(stack.pop())  # type: ignore[arg-type]
         elif expr not in seen:
             seen.add(expr)
-            if children := expr.children:
+            kind = type(expr)
+            if kind is Load or kind is Literal:  # most have no operands
+                order.append(expr)
+            elif children := expr.args if kind is Apply else expr.children:
                 stack += (expr, None)
                 stack += children
             else:
@@ -482,11 +485,15 @@ def touched_by(exprs: Iterable[Expr], shape: Shape) -> Iterator[Touched]:
 
 
 def _leaves(exprs: Iterable[Expr]) -> list[Expr]:
-    return [expr for expr in exprs if not isinstance(expr, (Apply, Literal))]
+    return [x for x in exprs if type(x) is not Apply and type(x) is not Literal]
 
 
 def _above_changed(expr: Expr, changed: Mapping[Expr, Expr]) -> Expr:
     """Return an expression with its operands replaced by those in `changed`."""
+    if type(expr) is Apply:
+        args = tuple([changed[arg] for arg in expr.args])
+        is_same = all(map(is_, args, expr.args))
+        return expr if is_same else Apply(expr.dtype, expr.op, args)
     children = expr.children
     if not children:
         return expr

@@ -189,13 +189,16 @@ def is_relu(node: Node) -> bool:
 
 def _leaky_by_mask(graph: Graph) -> dict[Value, tuple[Node, Value]]:
     """Return leaky ReLUs and their slopes, by masks that have other readers."""
+    choices = [node for node in graph.nodes if node.op is where]
+    slopes = {node: slope for node in choices if (slope := _slope(node)) is not None}
+    if not slopes:
+        return {}
     uses = Counter(source for node in graph.nodes for source in node.inputs)
-    leaky = {}
-    for node in graph.nodes:
-        slope = _slope(node) if node.op is where else None
-        if slope is not None and uses[node.inputs[0]] > 1:
-            leaky[node.inputs[0]] = node, slope
-    return leaky
+    return {
+        node.inputs[0]: (node, slope)
+        for node, slope in slopes.items()
+        if uses[node.inputs[0]] > 1
+    }
 
 
 def _slope(node: Node) -> Value | None:

@@ -242,7 +242,8 @@ class _FusedLoops:
             self.entries[number] = self.entries[number].joined(entry)
         for last, memory in ((self._last_reader, reads), (self._last_writer, writes)):
             for buffer in memory:
-                last[buffer] = max(number, last.get(buffer, 0))
+                if last.get(buffer, -1) < number:
+                    last[buffer] = number
 
     def _best_partner(self, joining: _Entry, form: tuple[object, ...]) -> int | None:
         """Return the earlier loop that it pays most to fuse with, None for none.
@@ -266,11 +267,13 @@ class _FusedLoops:
 
     def _first_candidate(self, joining: _Entry) -> int:
         """Return the first kernel that a loop may be moved up to."""
-        first = max(0, len(self.entries) - LOOK_BACK + 1)
-        for buffer in joining.reads:
-            first = max(first, self._last_writer.get(buffer, 0))
-        for buffer in joining.writes:
-            first = max(first, self._last_reader.get(buffer, 0))
+        written, read = self._last_writer.get, self._last_reader.get
+        first = max(
+            0,
+            len(self.entries) - LOOK_BACK + 1,
+            *[written(buffer, 0) for buffer in joining.reads],
+            *[read(buffer, 0) for buffer in joining.writes],
+        )
         if self._last_writer.keys().isdisjoint(joining.writes):
             return first
         assert isinstance(joining.kernel, Loop)

@@ -22,9 +22,19 @@ def structure(
     dtype: Any = "f4",
 ) -> Any:
     """Return the structure of a step that makes the first of two states anew."""
+    return program(new, names, shape, dtype).structure
+
+
+def program(
+    new: Any,
+    names: tuple[str, str] = ("v", "w"),
+    shape: Any = (2, 3),
+    dtype: Any = "f4",
+) -> Program:
+    """Return such a step."""
     v, w = (Input(name, shape, dtype) for name in names)
     graph = Graph.of("step", [v, w], {names[0]: new(v, w)})
-    return Program(graph, (), names, ()).structure
+    return Program(graph, (), names, ())
 
 
 def times(number: Any) -> Any:
@@ -99,3 +109,15 @@ def test_the_same_model_made_again_is_not_planned_again(
     for weights, model in zip(alone, beside, strict=True):
         for ours, theirs in zip(model.get_weights(), weights, strict=True):
             np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_program_unlike_all_others_is_planned_without_its_structure() -> None:
+    pytest.importorskip("llvmlite")
+    backend.LOADED.clear()
+    wide, long = program(p.add), program(p.add, shape=(6,))
+    other, again = program(p.multiply, shape=(6,)), program(p.add, shape=(6,))
+    plans = [backend.compile(each).plan for each in (wide, long)]
+    assert not any("structure" in vars(each) for each in (wide, long))
+    plans += [backend.compile(each).plan for each in (other, again)]
+    assert len({*map(id, plans)}) == 3
+    assert plans[3] is plans[1]

@@ -871,6 +871,12 @@ class Program:
     state: tuple[str, ...]
     results: tuple[str, ...]
 
+    @property
+    def may_have_structure(self) -> bool:
+        """Whether no op rules out a structure; an attribute still may."""
+        kinds = {op.kind for op in self.graph.ops}
+        return kinds.isdisjoint(("loop", "item", "host"))
+
     @kept
     def structure(self) -> Hashable | None:
         """A key that programs share which differ only in the names of their states.
@@ -887,7 +893,7 @@ class Program:
         True
         """
         graph = self.graph
-        if any(op.kind in ("loop", "item", "host") for op in graph.ops):
+        if not self.may_have_structure:
             return None
         names: dict[str, Any] = {name: n for n, name in enumerate(self.state)}
         numbers: dict[Value, int] = {}

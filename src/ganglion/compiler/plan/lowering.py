@@ -186,23 +186,25 @@ class Lowering:
         }
         costs, depths, flat = self._costs, dict[Value, int](), self._flat
         for node in nodes:
-            inlining = _inlining(node.op)
+            op, inputs = node.op, node.inputs
+            inlining = _inlining(op)
             if inlining is None:
                 continue
-            if node.op.name == "broadcast" and node.size > node.inputs[0].size:
-                self._store_repeated(node.inputs[0])
-            cost, depth = inlining.cost, 1
-            for value in node.inputs:
-                cost += costs.get(value, 0)
-                below = depths.get(value, 0)
-                depth = below + 1 if below >= depth else depth
-            again = cost > CHEAP and node in self._used_again
-            if depth > MAX_DEPTH or cost > MAX_COST or (again and not inlining.moves):
+            if op.name == "broadcast" and node.size > inputs[0].size:
+                self._store_repeated(inputs[0])
+            (cost, moves), depth = inlining, 1
+            for value in inputs:
+                if value in costs:
+                    cost += costs[value]
+                    below = depths.get(value, 0)
+                    depth = below + 1 if below >= depth else depth
+            again = cost > CHEAP and not moves and node in self._used_again
+            if again or depth > MAX_DEPTH or cost > MAX_COST:
                 self._expensive.add(node)
             else:
                 costs[node], depths[node] = cost, depth
-            if _keeps_order(node) and (
-                flat.issuperset(node.inputs) or all(map(self._lies_flat, node.inputs))
+            if (op.kind == "pointwise" or _keeps_order(node)) and (
+                flat.issuperset(inputs) or all(map(self._lies_flat, inputs))
             ):
                 flat.add(node)
 
@@ -383,14 +385,20 @@ class Lowering:
         An expression is no deeper than `MAX_DEPTH`, which bounds this recursion. The
         values to store may form a chain as long as the graph: see `store`.
         """
-        if isinstance(value, Constant) and value.size == 1:
-            return Literal(value.dtype, value.array.item())
+        if not isinstance(value, Node):
+            if isinstance(value, Constant) and value.size == 1:
+                return Literal(value.dtype, value.array.item())
+            return self._load(self.stored(value), indices)
         buffer = self.buffers.get(value)
         if buffer is not None:
             return self._load(buffer, indices)
-        if not isinstance(value, Node) or not (force or self._is_inlined(value)):
+        op = value.op
+        is_pointwise = op.kind == "pointwise"
+        if not force and (
+            value in self._expensive or not (is_pointwise or self._is_inlined(value))
+        ):
             return self._load(self.stored(value), indices)
-        lazy = _pointwise if value.op.kind == "pointwise" else _LAZY[value.op.name]
+        lazy = _pointwise if is_pointwise else _LAZY[op.name]
         if lazy in _REORDERING and indices == FLAT and value in self._flat:
             return self.element(value.inputs[0], FLAT)
         if value not in self._used_again:
@@ -424,7 +432,7 @@ class Lowering:
     def _is_inlined(self, value: Node) -> bool:
         """Return whether to compute a value where it is used, instead of storing it."""
         name = value.op.name
-        if value in self._expensive or name == "shuffle":
+        if name == "shuffle":
             return False
         if name == "reshape":
             (x,) = value.inputs

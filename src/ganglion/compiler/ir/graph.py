@@ -702,9 +702,9 @@ def computed(node: Node, arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 def rebuild(node: Node, inputs: tuple[Value, ...]) -> Node:
     """Return a node with other inputs."""
-    if len(inputs) == len(node.inputs) and all(map(operator.is_, inputs, node.inputs)):
-        return node
-    return node.with_inputs(inputs)
+    old = node.inputs
+    is_same = len(inputs) == len(old) and all(map(operator.is_, inputs, old))
+    return node if is_same else node.with_inputs(inputs)
 
 
 def rewritten(

@@ -164,8 +164,13 @@ def _add(node: Node) -> Value | None:
     return a if _is(b, 0) else b if _is(a, 0) else _joined(node)
 
 
+_PADDED = (pointwise.add, arrays.pad)
+
+
 def _joined(node: Node) -> Value | None:
     """Return a sum of disjoint padded parts, such as gates, as a concatenation."""
+    if not all(isinstance(x, Node) and x.op in _PADDED for x in node.inputs):
+        return None  # as most, which need no walk
     parts = _padded_parts(node)
     if len(parts) < 2:
         return None

@@ -129,11 +129,14 @@ def test_small_kernels_have_the_agreed_text(make, request):
     assert path.read_text() == ours
 
 
-def test_threads_compile_to_the_same_code():
+def test_kernels_share_object_files_on_any_number_of_threads():
     modules, _ = emit_plan(build(step_of("mnist-perceptron", batch=16)[0]))
     texts = [*modules.values(), next(iter(modules.values()))]
-    alone = [jit.object_code([text], jit.host()) for text in texts]
-    assert jit.object_codes(texts, jit.host(), 4) == alone
-    assert jit.object_codes(texts, jit.host(), 1) == alone
+    for threads, most in ((1, 1), (3, 6)):
+        codes = jit.object_codes(texts, jit.host(), threads)
+        assert codes[-1] is codes[0]
+        assert len(set(codes)) == min(most, len(modules))
+        for name, code in zip(modules, codes, strict=False):
+            assert jit.Library(code).address(name)
     with pytest.raises(RuntimeError, match="expected"):
         jit.object_codes(["no text", "of LLVM"], jit.host(), 2)

@@ -268,14 +268,13 @@ class _Writer:
         numbers: dict[Expr, Any] = {}
         words: list[Key] = []
         for expr in kernel.every_expr:
-            kind = type(expr)
-            if kind is Literal:  # written where it is used
+            if type(expr) is Literal:  # written where it is used
                 numbers[expr] = ("literal", expr.dtype, _text(expr))
                 continue
             numbers[expr] = len(words)
-            if kind is Load:
+            if type(expr) is Load:
                 words.append(("load", expr.dtype, self._view(expr.view)))
-            elif kind is Apply:
+            elif type(expr) is Apply:
                 words.append(self._apply(expr, [numbers[arg] for arg in expr.args]))
             else:
                 words.append(self._leaf(expr, numbers))
@@ -288,6 +287,7 @@ class _Writer:
                 if type(word) is int:
                     continue
                 arg = expr.args[position]
+                assert isinstance(arg, Literal)
                 if _may_vary(arg, op):
                     value = arg.value
                     if op == "divide" and position == 1 and _is_power_of_two(value):

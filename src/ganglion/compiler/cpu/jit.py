@@ -1,13 +1,15 @@
 """Machine code: LLVM IR compiled for a machine, and loaded or printed as assembly.
 
 Kernels' functions are cached by the keys of their forms: in the process, then on disk.
-A program compiles only kernels that no program had before, of whatever sizes. The loop
-over steps, `step_loop.ll`, is LLVM IR as well: it runs the calls of a tape.
+A program compiles only kernels that no program had before, of whatever sizes, into a
+few object files. The loop over steps, `step_loop.ll`, is LLVM IR as well: it runs the
+calls of a tape.
 """
 
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import json
 import os
 import platform
@@ -168,27 +170,54 @@ def object_code(texts: Iterable[str], target: Target) -> bytes:
 
 
 def object_codes(texts: Sequence[str], target: Target, threads: int) -> list[bytes]:
-    """Return modules as an object file each, compiled on several threads."""
-    if min(len(texts), threads) < 2:
-        return [object_code([text], target) for text in texts]
+    """Return an object file for each module, compiled on several threads.
+
+    Modules share object files: LLVM's passes take two milliseconds to begin, as long as
+    it takes to compile a small kernel.
+    """
+    batches = _batches(texts, BATCHES_OF_THREAD * threads if threads > 1 else 1)
+    if len(batches) == 1:
+        return [object_code(batches[0], target)] * len(texts)
     from concurrent.futures import ThreadPoolExecutor  # only where there is work
 
-    # The longest first, so that threads end at about the same time.
-    ordered = sorted(set(texts), key=len, reverse=True)
-    with ThreadPoolExecutor(min(len(ordered), threads)) as pool:
-        codes = dict(
-            zip(ordered, pool.map(partial(_compiled, target), ordered), strict=True)
-        )
-    return [codes[text] for text in texts]
+    with ThreadPoolExecutor(min(len(batches), threads)) as pool:
+        codes = pool.map(partial(_compiled, target), batches)
+        code_of = {
+            text: code
+            for batch, code in zip(batches, codes, strict=True)
+            for text in batch
+        }
+    return [code_of[text] for text in texts]
 
 
-def _compiled(target: Target, text: str) -> bytes:
-    """Compile a module in its own context, so that threads share nothing."""
+BATCHES_OF_THREAD = 2  # so that threads end at about the same time
+
+
+def _batches(texts: Sequence[str], most: int) -> list[list[str]]:
+    """Divide distinct texts into batches of about the same length, the longest first.
+
+    >>> _batches(["aaaa", "b", "aaaa", "cc", "d"], 2)
+    [['aaaa'], ['cc', 'b', 'd']]
+    """
+    distinct = sorted(dict.fromkeys(texts), key=len, reverse=True)
+    batches: list[list[str]] = [[] for _ in range(min(most, len(distinct)))]
+    lengths = [0] * len(batches)
+    for text in distinct:
+        shortest = lengths.index(min(lengths))
+        batches[shortest].append(text)
+        lengths[shortest] += len(text)
+    return batches
+
+
+def _compiled(target: Target, texts: Iterable[str]) -> bytes:
+    """Compile modules in a context of their own, so that threads share nothing."""
     llvm, machine = _llvm(), _new_machine(target)
     with (
         llvm.create_context() as context,
-        llvm.parse_assembly(text, context) as module,
+        llvm.parse_assembly("", context) as module,
     ):
+        for text in texts:
+            module.link_in(llvm.parse_assembly(text, context))
         return _emitted(_optimised(module, machine), machine)
 
 
@@ -251,7 +280,7 @@ class Library:
 # ---- the functions of kernels ------------------------------------------------------
 
 Forms = Mapping[int, Form]  # of a plan, by number
-Entry = tuple[Signature, bytes]  # a function's signature and machine code
+Entry = tuple[Signature, bytes]  # of a function, and an object file that has it
 CACHED_FUNCTIONS = 4096  # that stay loaded although no program uses them
 
 
@@ -294,20 +323,47 @@ def load(plan: CpuPlan) -> tuple[list[Record], dict[str, Function]]:
 
 def _load_forms(forms: Forms, target_name: str) -> dict[int, Function]:
     """Load the functions of some forms into a single library."""
-    entries = _read_forms(forms, target_name)
+    files = _ObjectFiles(target_name)
+    entries = _read_forms(forms, target_name, files)
     missing = {n: form for n, form in forms.items() if n not in entries}
     if missing:
-        entries |= _compile_forms(missing, target_name)
-    # Forms with equal texts share a function.
-    codes = {signature.name: code for signature, code in entries.values()}
-    library = Library(*codes.values())
+        entries |= _compile_forms(missing, target_name, files)
+    # Forms with equal texts share a function, and functions share object files.
+    library = Library(*dict.fromkeys(code for _, code in entries.values()))
     return {
         n: Function(signature, library, library.address(signature.name))
         for n, (signature, _) in entries.items()
     }
 
 
-def _read_forms(forms: Forms, target_name: str) -> dict[int, Entry]:
+class _ObjectFiles:
+    """The object files on disk, by their digests: each is read or written once."""
+
+    def __init__(self, target_name: str) -> None:
+        self._target_name = target_name
+        self._codes: dict[str, bytes | None] = {}
+
+    def read(self, digest: str) -> bytes | None:
+        """Return an object file, None if it is missing or damaged."""
+        if digest not in self._codes:
+            self._codes[digest] = code_cache.read(self._path(digest))
+        return self._codes[digest]
+
+    def keep(self, code: bytes) -> str:
+        """Write an object file; return its digest."""
+        digest = hashlib.sha256(code).hexdigest()
+        if self._codes.get(digest) is None:
+            self._codes[digest] = code
+            code_cache.keep(self._path(digest), code)
+        return digest
+
+    def _path(self, digest: str) -> Path:
+        return code_cache.path_of(self._target_name, "object", digest)
+
+
+def _read_forms(
+    forms: Forms, target_name: str, files: _ObjectFiles
+) -> dict[int, Entry]:
     """Return the entries of the forms whose machine code is on disk."""
     entries: dict[int, Entry] = {}
     for n, form in forms.items():
@@ -315,36 +371,47 @@ def _read_forms(forms: Forms, target_name: str) -> dict[int, Entry]:
             code_cache.read(_path(form, target_name)) if form.key is not None else None
         )
         if entry is not None:
-            entries[n] = _unpacked(entry)
+            signature, digest = _unpacked(entry)
+            code = files.read(digest)
+            if code is not None:
+                entries[n] = signature, code
     return entries
 
 
-def _compile_forms(forms: Forms, target_name: str) -> dict[int, Entry]:
+def _compile_forms(
+    forms: Forms, target_name: str, files: _ObjectFiles
+) -> dict[int, Entry]:
     """Emit and compile some forms, and store their machine code on disk."""
     emitted = [emit_form(form) for form in forms.values()]
-    codes = _codes([module for _, module in emitted], target_name)
+    codes = _codes([module for _, module in emitted], target_name, files)
     entries: dict[int, Entry] = {}
     for (n, form), (signature, module) in zip(forms.items(), emitted, strict=True):
         entries[n] = signature, codes[module]
         if form.key is not None:
-            code_cache.keep(_path(form, target_name), _packed(*entries[n]))
+            entry = _packed(signature, files.keep(codes[module]))
+            code_cache.keep(_path(form, target_name), entry)
     return entries
 
 
-def _codes(modules: Iterable[str], target_name: str) -> dict[str, bytes]:
-    """Return the machine code of modules, from the cache on disk or compiled.
+def _codes(
+    modules: Iterable[str], target_name: str, files: _ObjectFiles
+) -> dict[str, bytes]:
+    """Return object files with the functions of modules, from disk or compiled.
 
     Different kernels may have the same text: with other batch sizes, for example.
     """
     paths = {module: code_cache.path_of(target_name, module) for module in modules}
-    cached = {module: code_cache.read(path) for module, path in paths.items()}
-    codes = {module: code for module, code in cached.items() if code is not None}
+    codes: dict[str, bytes] = {}
+    for module, path in paths.items():
+        digest = code_cache.read(path)
+        code = None if digest is None else files.read(digest.decode())
+        if code is not None:
+            codes[module] = code
     new = [module for module in paths if module not in codes]
-    for module, code in zip(
-        new, object_codes(new, host(), config.threads()), strict=True
-    ):
+    made = object_codes(new, host(), config.threads()) if new else []
+    for module, code in zip(new, made, strict=True):
         codes[module] = code
-        code_cache.keep(paths[module], code)
+        code_cache.keep(paths[module], files.keep(code).encode())
     return codes
 
 
@@ -352,20 +419,18 @@ def _path(form: Form, target_name: str) -> Path:
     return code_cache.path_of(target_name, repr(form.key))
 
 
-def _packed(signature: Signature, code: bytes) -> bytes:
+def _packed(signature: Signature, digest: str) -> bytes:
     counts = [
         [count.number] if isinstance(count, Parameter) else count
         for count in (signature.parallel, signature.grain)
     ]
-    head = json.dumps([signature.name, signature.buffers, *counts])
-    return head.encode() + b"\n" + code
+    return json.dumps([signature.name, signature.buffers, *counts, digest]).encode()
 
 
-def _unpacked(entry: bytes) -> tuple[Signature, bytes]:
-    head, _, code = entry.partition(b"\n")
-    name, buffers, *counts = json.loads(head)
+def _unpacked(entry: bytes) -> tuple[Signature, str]:
+    name, buffers, *counts, digest = json.loads(entry)
     parallel, grain = (Parameter(*c) if isinstance(c, list) else c for c in counts)
-    return Signature(name, tuple(buffers), parallel, grain), code
+    return Signature(name, tuple(buffers), parallel, grain), digest
 
 
 class _LoadedFunctions:

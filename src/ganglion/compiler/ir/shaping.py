@@ -162,9 +162,7 @@ transpose: Op = Op(
 
 def splat(value: Value) -> np.ndarray | None:
     """Return the number that a value is filled with, None if it is not constant."""
-    if isinstance(value, Node):
-        if value.op is not broadcast:  # as of most
-            return None
+    if isinstance(value, Node) and value.op is broadcast:
         value = value.inputs[0]
     if isinstance(value, Constant) and value.size == 1:
         return value.array.reshape(())

@@ -374,10 +374,9 @@ def walk(*exprs: Expr) -> list[Expr]:
             order.append(stack.pop())  # type: ignore[arg-type]
         elif expr not in seen:
             seen.add(expr)
-            kind = type(expr)
-            if kind is Load or kind is Literal:  # most have no operands
+            if type(expr) is Load or type(expr) is Literal:  # most have no operands
                 order.append(expr)
-            elif children := expr.args if kind is Apply else expr.children:
+            elif children := expr.args if type(expr) is Apply else expr.children:
                 stack += (expr, None)
                 stack += children
             else:

@@ -32,6 +32,7 @@ ELSEWHERE = {
     "getitem",
     "image",
     "is_tensor",
+    "jvp",
     "map",
     "ndim",
     "op",

@@ -17,7 +17,7 @@ from ganglion.compiler.ir.shaping import fill
 from ganglion.ops.dispatch import astype, op
 from ganglion.ops.indexing import take
 from ganglion.ops.joining import pad
-from ganglion.ops.linalg import promoted_for_lapack
+from ganglion.ops.lapack import promoted_for_lapack
 from ganglion.ops.numpy import where
 from ganglion.ops.order.segments import segment_sum
 from ganglion.ops.shapes import broadcast_to, moveaxis, reshape, slice_axis

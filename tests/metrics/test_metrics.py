@@ -246,6 +246,14 @@ def test_shapes_that_do_not_fit_are_refused_with_a_way_out(
         assert part in str(error.value)
 
 
+def test_counts_of_pixels_have_64_bits() -> None:
+    metric = metrics.MeanIoU(num_classes=2)
+    metric.total_cm.assign(np.array([[2**31, 0], [0, 2**31]]))
+    metric.update_state([0, 1], [0, 1])
+    assert metric.total_cm.numpy().sum() == 2**32 + 2
+    assert float(metric.result()) == pytest.approx(1.0)
+
+
 def test_other_refusals():
     with pytest.raises(ShapeError, match="one weight per sample"):
         metrics.Mean().update_state(np.ones(3), sample_weight=np.ones(2))

@@ -142,7 +142,7 @@ def positive(value: Any, name: str) -> int:
     if value < 1:
         raise ValueError(
             f"Invalid value for argument `{name}`. Expected a strictly positive value. "
-            f"Received {name}={value}. `{name}` must be a positive integer."
+            f"Received {name}={value}. Argument `{name}` should be a positive integer."
         )
     return int(value)
 

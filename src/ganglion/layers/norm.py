@@ -31,8 +31,8 @@ def _axis_of(axis: Any) -> int | list[int]:
     if isinstance(axis, (list, tuple)) and all(isinstance(n, int) for n in axis):
         return list(axis)
     raise TypeError(
-        "Invalid value for `axis` argument: expected an int or a list/tuple of ints. "
-        f"Received: axis={axis!r}"
+        "Invalid value for `axis` argument. Expected an int or a list/tuple of ints "
+        f"for the argument 'axis', but received: {axis!r}"
     )
 
 

@@ -28,18 +28,19 @@ def confusion_matrix(
     classes: int,
     sample_weight: Any = None,
     ignore_class: int | None = None,
-    dtype: Any = "int32",
+    dtype: Any = "int64",
 ) -> Any:
     """Count how often each class (row) was taken for each class (column).
 
     Class numbers out of range count nowhere.
     """
-    label = ops.reshape(astype(y_true, dtype), (-1,))
-    prediction = ops.reshape(astype(y_pred, dtype), (-1,))
+    numbers = "int32" if dtype == "int64" else dtype  # of classes, which are few
+    label = ops.reshape(astype(y_true, numbers), (-1,))
+    prediction = ops.reshape(astype(y_pred, numbers), (-1,))
     columns = ops.one_hot(prediction, classes)
     if sample_weight is not None:
         weights = ops.reshape(
-            astype(astype(sample_weight, dtype), columns.dtype), (-1,)
+            astype(astype(sample_weight, numbers), columns.dtype), (-1,)
         )
         columns = columns * ops.expand_dims(weights, -1)
     if ignore_class is not None:
@@ -72,7 +73,8 @@ class IoU(Configured):
         sparse_y_pred: bool = True,
         axis: int = -1,
     ) -> None:
-        super().__init__(name=name, dtype="int32" if dtype in (None, "int") else dtype)
+        # 32 bits hold the pixels of some thousand large images.
+        super().__init__(name=name, dtype="int64" if dtype in (None, "int") else dtype)
         if not isinstance(num_classes, (int, np.integer)):
             raise ValueError(f"`num_classes` must be a number, got {num_classes!r}.")
         if max(target_class_ids) >= num_classes:

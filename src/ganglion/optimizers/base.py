@@ -746,7 +746,7 @@ def _without_missing(
         )
     if missing:
         warnings.warn(
-            f"No gradient reaches the variables {', '.join(missing)}: the loss does "
+            f"Gradients do not exist for variables {', '.join(missing)}: the loss does "
             "not depend on them, and they stay as they are.",
             stacklevel=4,
         )

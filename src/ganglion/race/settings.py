@@ -109,24 +109,13 @@ def choose(
     if device not in DEVICES:
         raise ValueError(f"Unknown device {device!r}: choose {' or '.join(DEVICES)}.")
     sweep = _with_precisions(sweep or {}, device)
-    if "momentum" in sweep and chosen.optimizer[0] != "SGD":
-        raise ValueError(
-            f"--sweep momentum: {chosen.name} is trained by {chosen.optimizer[0]}, "
-            "which has none; sweep over lr."
-        )
     fixed = {"epochs": epochs, "batch-size": batch_size, "threads": threads,
              "seed": seed}  # fmt: skip
-    for name, value in fixed.items():
-        if value is not None and name in sweep:
-            raise ValueError(f"--{name} is swept over: leave --{name} {value} out.")
+    _check_sweep(sweep, chosen, fixed)
     first = {name: values[0] for name, values in sweep.items()}
     threads = threads or first.get("threads") or config.threads()
-    most = max([threads, *sweep.get("threads", ())])
-    if most > machine.cores() and not on:  # the nodes of a cluster may have more
-        raise ValueError(
-            f"--threads {most}: this machine has {machine.cores()} cores to use, "
-            "and more threads than cores would only measure their contention."
-        )
+    if not on:  # the nodes of a cluster may have more cores
+        _check_threads(max([threads, *sweep.get("threads", ())]))
     return Settings(
         recipe=chosen.name,
         engines=names,
@@ -142,6 +131,27 @@ def choose(
         on=on or "",
         custom=custom,
     )
+
+
+def _check_sweep(sweep: Values, recipe: Recipe, fixed: Mapping[str, Any]) -> None:
+    """Refuse a sweep over what the recipe lacks, or over an option that is set."""
+    if "momentum" in sweep and recipe.optimizer[0] != "SGD":
+        raise ValueError(
+            f"--sweep momentum: {recipe.name} is trained by {recipe.optimizer[0]}, "
+            "which has none; sweep over lr."
+        )
+    for name, value in fixed.items():
+        if value is not None and name in sweep:
+            raise ValueError(f"--{name} is swept over: leave --{name} {value} out.")
+
+
+def _check_threads(most: int) -> None:
+    """Refuse more threads than this machine has cores."""
+    if most > machine.cores():
+        raise ValueError(
+            f"--threads {most}: this machine has {machine.cores()} cores to use, "
+            "and more threads than cores would only measure their contention."
+        )
 
 
 def _with_precisions(sweep: Values, device: str) -> Values:

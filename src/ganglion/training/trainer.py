@@ -417,31 +417,9 @@ class Trainer(Layer):
         validation_steps = count(validation_steps, "validation_steps")
         count(batch_size, "batch_size")
         count(validation_batch_size, "validation_batch_size")
-        x, y, batch_size, shuffles = as_rows(x, y, batch_size)
-        shuffle = bool(shuffle if shuffles is None else shuffles)
-        source = data_adapters.training_source(
-            self,
-            x,
-            y,
-            sample_weight,
-            class_weight,
-            shuffle,
-            refused_for_streams={
-                "y": y is not None,
-                "sample_weight": sample_weight is not None,
-                "validation_split": bool(validation_split),
-            },
-            batch_size=batch_size,
-            held_out=validation_split if validation_data is None else 0.0,
-        )
-        if isinstance(source, Table) and source.shuffle is not None:
-            shuffle = source.shuffle
-        held_out = None
-        if validation_data is not None:
-            size = validation_batch_size or batch_size
-            held_out = data_adapters.validation_source(self, validation_data, size)
-        elif validation_split:
-            source, held_out = source.split(validation_split)
+        data = (x, y, sample_weight, class_weight, batch_size, shuffle)
+        split = (validation_data, validation_split, validation_batch_size)
+        source, held_out, batch_size, shuffle = self._training_data(*data, *split)
         for rows in (source, held_out):
             if check and isinstance(rows, Table):
                 rows.check_finite()
@@ -467,6 +445,46 @@ class Trainer(Layer):
         loop.train(initial_epoch, epochs)
         assert called.history is not None
         return called.history
+
+    def _training_data(
+        self,
+        x: Any,
+        y: Any,
+        sample_weight: Any,
+        class_weight: Any,
+        batch_size: int | None,
+        shuffle: bool,
+        validation_data: Any,
+        validation_split: float,
+        validation_batch_size: int | None,
+    ) -> tuple[Source, Source | None, int | None, bool]:
+        """Return the data to train on and to validate on, the batch size, `shuffle`."""
+        x, y, batch_size, shuffles = as_rows(x, y, batch_size)
+        shuffle = bool(shuffle if shuffles is None else shuffles)
+        source = data_adapters.training_source(
+            self,
+            x,
+            y,
+            sample_weight,
+            class_weight,
+            shuffle,
+            refused_for_streams={
+                "y": y is not None,
+                "sample_weight": sample_weight is not None,
+                "validation_split": bool(validation_split),
+            },
+            batch_size=batch_size,
+            held_out=validation_split if validation_data is None else 0.0,
+        )
+        if isinstance(source, Table) and source.shuffle is not None:
+            shuffle = source.shuffle
+        held_out = None
+        if validation_data is not None:
+            size = validation_batch_size or batch_size
+            held_out = data_adapters.validation_source(self, validation_data, size)
+        elif validation_split:
+            source, held_out = source.split(validation_split)
+        return source, held_out, batch_size, shuffle
 
     def _params_of_keras2(
         self, source: Source, size: int, epochs: int, validates: bool

@@ -88,30 +88,22 @@ def make_csv_dataset(
             f"make_csv_dataset: compression_type={compression_type!r} is not "
             "supported; unpack the files first."
         )
-    quoting: Any = csv.QUOTE_MINIMAL if use_quote_delim else csv.QUOTE_NONE
-    rows: list[list[str]] = []
-    for path in _files(file_pattern):
-        with Path(path).open(newline="", encoding=encoding) as file:
-            table = list(csv.reader(file, delimiter=field_delim, quoting=quoting))
-        first = table.pop(0) if header and table else None
-        column_names = column_names or first
-        rows += [row for row in table if row]
-    if column_names is None:
-        raise ValueError(
-            "make_csv_dataset: give `column_names`, or files with a header."
-        )
+    quoting = csv.QUOTE_MINIMAL if use_quote_delim else csv.QUOTE_NONE
+    column_names, rows = _rows_of(
+        file_pattern,
+        column_names,
+        header,
+        encoding,
+        delimiter=field_delim,
+        quoting=quoting,
+    )
     chosen = select_columns or column_names
     defaults: list[Any] = column_defaults or [None] * len(chosen)
     if ignore_errors:
         pairs = dict(zip(chosen, defaults, strict=True))
         kinds = [pairs.get(name) for name in column_names]
         rows = [row for row in rows if _is_readable(row, kinds, na_value)]
-    for number, row in enumerate(rows):
-        if len(row) != len(column_names):
-            raise ValueError(
-                f"make_csv_dataset: row {number} has {len(row)} fields, not "
-                f"{len(column_names)}: {row!r:.80}."
-            )
+    _check_fields(rows, column_names)
     fields = dict(zip(column_names, zip(*rows, strict=True), strict=True))
     columns = {
         name: _column(name, fields[name], default, na_value)
@@ -128,6 +120,37 @@ def make_csv_dataset(
     return dataset.repeat(num_epochs).batch(
         batch_size, drop_remainder=num_epochs is None
     )
+
+
+def _rows_of(
+    file_pattern: Any,
+    column_names: list[str] | None,
+    header: bool,
+    encoding: str,
+    **dialect: Any,
+) -> tuple[list[str], list[list[str]]]:
+    """Return the names of the columns, and the rows of all files."""
+    rows: list[list[str]] = []
+    for path in _files(file_pattern):
+        with Path(path).open(newline="", encoding=encoding) as file:
+            table = list(csv.reader(file, **dialect))
+        first = table.pop(0) if header and table else None
+        column_names = column_names or first
+        rows += [row for row in table if row]
+    if column_names is None:
+        raise ValueError(
+            "make_csv_dataset: give `column_names`, or files with a header."
+        )
+    return column_names, rows
+
+
+def _check_fields(rows: list[list[str]], column_names: list[str]) -> None:
+    for number, row in enumerate(rows):
+        if len(row) != len(column_names):
+            raise ValueError(
+                f"make_csv_dataset: row {number} has {len(row)} fields, not "
+                f"{len(column_names)}: {row!r:.80}."
+            )
 
 
 def _is_readable(row: list[str], defaults: list[Any], na_value: str) -> bool:

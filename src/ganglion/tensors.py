@@ -267,6 +267,20 @@ def _unary(name: str) -> Any:
     return operator
 
 
+def _of_bits(ufunc: np.ufunc) -> tuple[Any, Any]:
+    """Return `&` or the like, and the same with its operands swapped."""
+
+    def operator(self: Tensor, other: Any) -> Any:
+        if isinstance(other, Value):
+            return NotImplemented  # which knows the same operators
+        return as_tensor(ufunc(_plain(self), _plain(other)))
+
+    def reflected(self: Tensor, other: Any) -> Any:
+        return as_tensor(ufunc(_plain(other), _plain(self)))
+
+    return operator, reflected
+
+
 def _method(name: str, function: str | None = None) -> Any:
     """Return a method of arrays that is the op of that name while a tape records."""
     of_arrays: Callable[..., Any] = getattr(np.ndarray, name)
@@ -355,6 +369,11 @@ class Tensor(np.ndarray):
     __eq__ = _comparison("equal", np.equal)
     __ne__ = _comparison("not_equal", np.not_equal)
     __neg__, __abs__ = _unary("negative"), _unary("absolute")
+    __and__, __rand__ = _of_bits(np.bitwise_and)
+    __or__, __ror__ = _of_bits(np.bitwise_or)
+    __xor__, __rxor__ = _of_bits(np.bitwise_xor)
+    __lshift__, __rlshift__ = _of_bits(np.left_shift)
+    __rshift__, __rrshift__ = _of_bits(np.right_shift)
     __hash__ = None  # as for any array
 
     sum, mean, max, min = map(_method, ("sum", "mean", "max", "min"))
@@ -431,6 +450,9 @@ class Tensor(np.ndarray):
     def block_until_ready(self) -> Tensor:
         """Return the tensor itself, as in JAX: its numbers are there."""
         return self
+
+    def __invert__(self) -> Tensor:
+        return as_tensor(np.invert(_plain(self)))
 
     def __getitem__(self, key: Any) -> Any:
         keys = key if isinstance(key, tuple) else (key,)

@@ -34,6 +34,19 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("argmax", (X,), {"axis": 1, "output_type": "int32"}),
     ("argmin", (X, -1), {}),
     ("argsort", (X,), {"direction": "DESCENDING"}),
+    ("argsort", (X[0],), {"stable": True}),
+    ("nn.silu", (X, 2.0), {}),
+    ("nn.swish", (X,), {}),
+    (
+        "nn.conv2d",
+        (
+            BATCH,
+            np.ones((2, 2, BATCH.shape[-1], 1), "float32"),
+            1,
+            [[0, 0], [1, 0], [0, 2], [0, 0]],
+        ),
+        {},
+    ),
     ("boolean_mask", (X, X[:, 0] > 1), {}),
     ("boolean_mask", (X, X[0] > 0), {"axis": 1}),
     ("boolean_mask", (BATCH, BATCH[..., 0] > 0.5), {}),
@@ -383,6 +396,10 @@ def test_functions_that_call_functions_are_tensorflows(index):
         ) == float(wanted)
         stages = module.scan(lambda a, b: a * 0.5 + b, X[0])
         np.testing.assert_allclose(stages, [0.3, -1.05, 1.475], rtol=1e-6)
+        falling = module.scan(lambda a, b: a - b, X[0], 1.0, reverse=True)
+        np.testing.assert_allclose(
+            falling, 1.0 - np.cumsum(X[0][::-1])[::-1], rtol=1e-5
+        )
         total = module.foldl(lambda a, b: a + b, X[0], initializer=np.float32(1))
         assert float(total) == pytest.approx(2.1)
 

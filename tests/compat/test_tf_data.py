@@ -116,6 +116,12 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "short_windows": lambda tf: (
         numbers(tf, 5).window(3, shift=1, stride=2).flat_map(lambda w: w.batch(3))
     ),
+    "reduces_windows": lambda tf: (
+        numbers(tf, 7)
+        .window(2, shift=2)
+        .map(lambda w: w.reduce(tf.constant(0, tf.int64), lambda a, b: a + b))
+        .filter(lambda n: n > 0)
+    ),
     "pads": lambda tf: ragged(tf).padded_batch(3),
     "pads_to_a_shape": lambda tf: ragged(tf).padded_batch(
         2, padded_shapes=(6,), padding_values=-1

@@ -18,6 +18,24 @@ WHOLE = ops.convert_to_tensor([1, 2, 3])
 FLOATS = ops.convert_to_tensor([1.0, 2.0, 3.0])
 
 
+def test_bits_and_truth_values_stay_tensors_and_mean_the_same_when_traced() -> None:
+    mask = ops.convert_to_tensor([True, False, True])
+    calls = {
+        "not": lambda x, m: ~m,
+        "and": lambda x, m: m & (x > 1),
+        "numbers": lambda x, m: (x & 1) | 4,
+        "flipped": lambda x, m: ~x ^ 2,
+        "swapped": lambda x, m: 6 & x,
+    }
+    plain = np.array([1, 2, 3], "int32"), np.array([True, False, True])
+    for name, call in calls.items():
+        expected = call(*plain)
+        for result in (call(WHOLE, mask), keras.function(call)(WHOLE, mask)):
+            np.testing.assert_array_equal(result.numpy(), expected, name)
+            assert result.dtype == expected.dtype
+    assert (WHOLE << 1).numpy().tolist() == [2, 4, 6]
+
+
 def test_models_ops_metrics_losses_and_draws_return_tensors() -> None:
     model = keras.Sequential([keras.layers.Dense(2)])
     mean = keras.metrics.Mean()

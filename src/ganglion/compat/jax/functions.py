@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import ganglion
-from ganglion import ops, tree
+from ganglion import ops, symbolic, tree
 from ganglion.tensors import as_tensor
 
 
@@ -93,21 +93,6 @@ def leaky_relu(x: Any, negative_slope: float = 1e-2) -> Any:
     return ops.leaky_relu(x, negative_slope)
 
 
-def tree_map(f: Callable[..., Any], tree_: Any, *rest: Any, is_leaf: Any = None) -> Any:
-    """Return the results of a function for every leaf."""
-    if is_leaf is not None:
-        raise NotImplementedError(
-            "jax.tree.map: `is_leaf` is not supported; walk through such a structure "
-            "with a function of your own."
-        )
-    return tree.map_structure(f, tree_, *rest)
-
-
-def tree_leaves(tree_: Any) -> list[Any]:
-    """Return the leaves of a structure."""
-    return tree.flatten(tree_)
-
-
 def fori_loop(lower: Any, upper: Any, body_fun: Any, init_val: Any) -> Any:
     """Return the state after a function was called for every number of a range."""
     return ops.fori_loop(lower, upper, body_fun, init_val)
@@ -172,6 +157,17 @@ def device_count() -> int:
     return 1
 
 
+def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Return what a function would return, as shapes and types."""
+    shapes = tree.map_leaves(_keras_tensor, (list(args), kwargs))
+    return symbolic.infer(fun, shapes[0], shapes[1])
+
+
+def _keras_tensor(leaf: Any) -> Any:
+    is_array = hasattr(leaf, "shape") and hasattr(leaf, "dtype")
+    return symbolic.KerasTensor(leaf.shape, leaf.dtype) if is_array else leaf
+
+
 def top_k(operand: Any, k: int) -> list[Any]:
     """Return the largest elements of each row, and where they are."""
     return list(ops.top_k(operand, k))
@@ -190,11 +186,6 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Any:
 def switch(index: Any, branches: Any, *operands: Any) -> Any:
     """Return the result of the function of a number; numbers outside are moved in."""
     return ops.switch(ops.clip(index, 0, len(branches) - 1), branches, *operands)
-
-
-def tree_reduce(function: Callable[..., Any], tree_: Any, *initializer: Any) -> Any:
-    """Return what a function makes of all leaves, two at a time."""
-    return functools.reduce(function, tree.flatten(tree_), *initializer)
 
 
 def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None) -> Any:

@@ -75,6 +75,46 @@ def categorical(key: Any, logits: Any, axis: int = -1) -> Any:
     return ops.argmax(logits - ops.log(-ops.log(draws)), axis=axis)
 
 
+def truncated_normal(
+    key: Any, lower: Any, upper: Any, shape: Any = (), dtype: Any = "float32"
+) -> Any:
+    """Return normal random numbers between two bounds."""
+    low, high = (ops.erf(ops.cast(x, "float32") / 2**0.5) for x in (lower, upper))
+    draws = random.uniform(tuple(shape), dtype=name_of(dtype), seed=_seed(key))
+    return ops.clip(2**0.5 * ops.erfinv(low + draws * (high - low)), lower, upper)
+
+
+def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = "float32") -> Any:
+    """Return random numbers of gamma distributions."""
+    sizes = np.shape(a) if shape is None else tuple(shape)
+    return random.gamma(sizes, a, dtype=name_of(dtype), seed=_seed(key))
+
+
+def exponential(key: Any, shape: Any = (), dtype: Any = "float32") -> Any:
+    """Return random numbers of the exponential distribution."""
+    return -ops.log1p(-uniform(key, shape, dtype))
+
+
+def choice(
+    key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None
+) -> Any:
+    """Return rows, or numbers below one, drawn at random."""
+    rows = ops.arange(a) if isinstance(a, int) else ops.convert_to_tensor(a)
+    count, sizes = rows.shape[0], tuple(shape)
+    if p is not None:
+        if not replace:
+            raise NotImplementedError(
+                "jax.random.choice: `p` with `replace=False` is not supported; add "
+                "Gumbel noise to the logarithms, and take `jax.lax.top_k`."
+            )
+        logits = ops.broadcast_to(ops.log(ops.convert_to_tensor(p)), (*sizes, count))
+        return ops.take(rows, categorical(key, logits), axis=0)
+    if replace:
+        return ops.take(rows, randint(key, sizes, 0, count), axis=0)
+    order = permutation(key, count)[: int(np.prod(sizes))]
+    return ops.take(rows, ops.reshape(order, sizes), axis=0)
+
+
 def permutation(key: Any, x: Any) -> Any:
     """Return rows, or the numbers up to one, in random order."""
     rows = ops.arange(x) if isinstance(x, int) else x

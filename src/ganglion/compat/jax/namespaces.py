@@ -8,11 +8,19 @@ from typing import Any
 
 import numpy as np
 
-_OF_KEYS = """split fold_in normal uniform randint bernoulli categorical
-permutation""".split()  # noqa: SIM905
+_OF_KEYS = """split fold_in normal uniform randint bernoulli categorical choice
+exponential gamma permutation truncated_normal""".split()  # noqa: SIM905
 # Of these, JAX's functions are the same as Keras'.
 _OF_LAX = """abs add ceil cos erf exp expm1 floor log log1p rsqrt sign sin sqrt square
 tan tanh""".split()  # noqa: SIM905
+_OF_TREES = {
+    "map": "tree_map", "leaves": "leaves", "reduce": "reduce", "flatten": "flatten",
+    "unflatten": "unflatten", "structure": "TreeDef",
+}  # fmt: skip
+_OWN_OF_LAX = """concatenate convert_element_type cumsum dynamic_index_in_dim
+dynamic_slice_in_dim""".split()  # noqa: SIM905
+_OWN_OF_NUMPY = """argsort argwhere atleast_2d bincount clip column_stack interp polyval
+sort std var""".split()  # noqa: SIM905
 _OF_SCIPY = ("erf", "erfc", "erfinv", "logsumexp")
 # JAX's names, and where in Ganglion they lie.
 _NAMES = {
@@ -23,6 +31,8 @@ _NAMES = {
     "hessian": "compat.jax.jacobians.hessian",
     "jacfwd": "compat.jax.jacobians.jacrev",
     "jacrev": "compat.jax.jacobians.jacrev",
+    "jacobian": "compat.jax.jacobians.jacrev",
+    "eval_shape": "compat.jax.functions.eval_shape",
     "jvp": "ops.jvp",
     "vjp": "compat.jax.jacobians.vjp",
     "checkpoint": "compat.jax.functions.unchanged",
@@ -37,19 +47,25 @@ _NAMES = {
     "default_backend": "compat.jax.functions.default_backend",
     "Array": "tensors.Tensor",
     "config.update": "compat.jax.functions.hint",
-    "tree.map": "compat.jax.functions.tree_map",
-    "tree.leaves": "compat.jax.functions.tree_leaves",
-    "tree_util.tree_map": "compat.jax.functions.tree_map",
-    "tree_util.tree_leaves": "compat.jax.functions.tree_leaves",
-    "tree_map": "compat.jax.functions.tree_map",
-    "tree.reduce": "compat.jax.functions.tree_reduce",
-    "tree_util.tree_reduce": "compat.jax.functions.tree_reduce",
+    "tree_map": "compat.jax.trees.tree_map",
+    **{
+        f"{module}{name}": f"compat.jax.trees.{ours}"
+        for module in ("tree.", "tree_util.tree_")
+        for name, ours in _OF_TREES.items()
+    },
     "ops.segment_sum": "compat.jax.functions.segment_sum",
     "lax.associative_scan": "ops.associative_scan",
     "lax.clamp": "compat.jax.functions.clamp",
     "lax.cond": "compat.jax.functions.cond",
     "lax.dynamic_slice": "ops.slice",
     "lax.dynamic_update_slice": "compat.jax.functions.dynamic_update_slice",
+    **{f"lax.{name}": f"compat.jax.arrays.{name}" for name in _OWN_OF_LAX},
+    **{f"numpy.{name}": f"compat.jax.arrays.{name}" for name in _OWN_OF_NUMPY},
+    "lax.slice": "compat.jax.arrays.static_slice",
+    "lax.dot": "ops.matmul",
+    "lax.expand_dims": "ops.expand_dims",
+    "lax.sort": "ops.sort",
+    "nn.standardize": "compat.jax.arrays.standardize",
     "lax.erf_inv": "ops.erfinv",
     "lax.fori_loop": "compat.jax.functions.fori_loop",
     "lax.logistic": "ops.sigmoid",
@@ -84,9 +100,11 @@ _MODULES = """numpy nn random lax tree tree_util config ops scipy
 scipy.special""".split()  # noqa: SIM905
 _OF_OPS = ("numpy", "nn")  # whose names are those of `ops`, too
 _OF_NUMPY = """float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64
-bool_ pi e inf nan newaxis""".split()  # noqa: SIM905
+bool_ pi e inf nan newaxis finfo iinfo""".split()  # noqa: SIM905
 _REASONS = {
     "sharding": "one device trains here. Leave the mesh and its layouts out.",
+    "numpy.fft": "complex numbers are pairs here. Use `keras.ops.fft`, `rfft` and "
+    "`stft`.",
     "pmap": "one device trains here. Use `jax.jit`.",
     "experimental": "of JAX, only what Keras scripts use most is here.",
 }
@@ -101,6 +119,8 @@ def find(name: str) -> Any:
     if name in _NAMES:
         module, _, attribute = _NAMES[name].rpartition(".")
         return getattr(importlib.import_module(f"ganglion.{module}"), attribute)
+    if name in _REASONS:
+        raise AttributeError(f"jax.{name}: {_reason(name)}")
     module, _, attribute = name.rpartition(".")
     if module == "numpy" and attribute in _OF_NUMPY:
         return getattr(np, attribute)
@@ -112,9 +132,13 @@ def find(name: str) -> Any:
 
 
 def _reason(name: str) -> str:
-    return _REASONS.get(name.partition(".")[0]) or (
-        "of JAX, only what Keras scripts use most is here, on Ganglion's ops. Use "
-        "`keras.ops` or NumPy instead."
+    return (
+        _REASONS.get(name)
+        or _REASONS.get(name.partition(".")[0])
+        or (
+            "of JAX, only what Keras scripts use most is here, on Ganglion's ops. Use "
+            "`keras.ops` or NumPy instead."
+        )
     )
 
 

@@ -434,7 +434,9 @@ def top_k(input: Any, k: int = 1, sorted: bool = True) -> TopK:  # noqa: A002
     return TopK(*ops.top_k(input, int(k), sorted=sorted))
 
 
-def argsort(values: Any, axis: int = -1, direction: str = "ASCENDING") -> Any:
+def argsort(
+    values: Any, axis: int = -1, direction: str = "ASCENDING", stable: bool = False
+) -> Any:
     """Return the indices that put the numbers along an axis in order."""
     is_falling = direction == "DESCENDING"
     return ops.argsort(ops.negative(values) if is_falling else values, axis=axis)

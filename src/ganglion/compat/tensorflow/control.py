@@ -20,8 +20,12 @@ def foldr(fn: Any, elems: Any, initializer: Any = None) -> Any:
     return foldl(fn, turned, initializer)
 
 
-def scan(fn: Any, elems: Any, initializer: Any = None) -> Any:
+def scan(fn: Any, elems: Any, initializer: Any = None, reverse: bool = False) -> Any:
     """Return every stage of a function that takes its result and the next element."""
+    if reverse:
+        backward = tree.map_structure(lambda part: ops.flip(part, 0), elems)
+        stages = scan(fn, backward, initializer)
+        return tree.map_structure(lambda part: ops.flip(part, 0), stages)
     first = initializer
     if initializer is None:
         first = tree.map_structure(lambda part: part[0], elems)

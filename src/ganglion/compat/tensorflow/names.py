@@ -225,7 +225,8 @@ arrays.sequence_mask(lengths, maxlen, dtype)
         size(input, out_type) = arrays.size(input, out_type)
         slice(input_, begin, size) = arrays.slice_(input_, begin, size)
         sort(values, axis, direction) = arrays.sort(values, axis, direction)
-        argsort(values, axis, direction) = arrays.argsort(values, axis, direction)
+        argsort(values, axis, direction, stable) = \
+arrays.argsort(values, axis, direction, stable)
         split(value, num_or_size_splits, axis) = \
 arrays.split(value, num_or_size_splits, axis)
         squeeze(input, axis) = squeeze(x, axis)
@@ -236,7 +237,8 @@ arrays.split(value, num_or_size_splits, axis)
         meshgrid(*) = arrays.meshgrid(*)
         realdiv(x, y) = divide(x1, x2)
         saturate_cast(value, dtype) = saturate_cast(x, dtype)
-        scan(fn, elems, initializer) = control.scan(fn, elems, initializer)
+        scan(fn, elems, initializer, reverse) = \
+control.scan(fn, elems, initializer, reverse)
         searchsorted(sorted_sequence, values, side) = \
 searchsorted(sorted_sequence, values, side)
         strided_slice(input_, begin, end, strides) = \
@@ -401,7 +403,7 @@ nets.max_pool(input, ksize, strides, padding, data_format)
         sigmoid(x) = sigmoid(x)
         sigmoid_cross_entropy_with_logits(labels, logits) = \
 nets.sigmoid_cross_entropy_with_logits(labels, logits)
-        silu(features) = silu(x)
+        silu(features, beta) = nets.silu(features, beta)
         softmax(logits, axis=-1) = softmax(x, axis)
         softmax_cross_entropy_with_logits(labels, logits, axis) = \
 nets.softmax_cross_entropy_with_logits(labels, logits, axis)
@@ -409,7 +411,7 @@ nets.softmax_cross_entropy_with_logits(labels, logits, axis)
         softsign(features) = softsign(x)
         sparse_softmax_cross_entropy_with_logits(labels, logits) = \
 nets.sparse_softmax_cross_entropy_with_logits(labels, logits)
-        swish(features) = silu(x)
+        swish(features, beta) = nets.silu(features, beta)
         tanh(x) = tanh(x)
         top_k(input, k, sorted) = arrays.top_k(input, k, sorted)
         """,

@@ -32,7 +32,7 @@ def _sizes(numbers: Any, name: str) -> Any:
 def _padding(padding: Any) -> str:
     if not isinstance(padding, str):
         raise NotImplementedError(
-            "tf.nn: padding by numbers is not supported; call tf.pad first, with "
+            "tf.nn: padding by numbers is not supported here; call tf.pad, and give "
             "padding='VALID'."
         )
     return padding.lower()
@@ -66,6 +66,8 @@ def convolution(
     dilations: Any = None,
 ) -> Any:
     """Return the convolution of sequences, images or volumes with filters."""
+    if not isinstance(padding, str):
+        input, padding = ops.pad(input, padding), "VALID"  # noqa: A001
     return ops.conv(
         input,
         filters,
@@ -74,6 +76,11 @@ def convolution(
         data_format=_data_format(data_format),
         dilation_rate=1 if dilations is None else _sizes(dilations, "dilations"),
     )
+
+
+def silu(features: Any, beta: Any = 1.0) -> Any:
+    """Return x times its sigmoid, of x times `beta`."""
+    return features * ops.sigmoid(beta * ops.convert_to_tensor(features))
 
 
 def conv2d_transpose(

@@ -187,6 +187,16 @@ def _unary(name: str) -> Any:
     return operator
 
 
+def _of_bits(name: str) -> Any:
+    """Return `&` and its kin: of truth values, and bit by bit of integers."""
+
+    def operator(self: Any, *other: Any) -> Any:
+        kind = "bitwise" if self.dtype.kind in "iu" else "logical"
+        return _functions[f"{kind}_{name}"](self, *other)
+
+    return operator
+
+
 class Operators:
     """Mixin: arithmetic, comparison, matrix product and indexing."""
 
@@ -374,6 +384,11 @@ class Value(ArrayMethods, Operators):
     shape: Shape
     dtype: np.dtype
     _keras_mask: Any  # see `tensors.get_keras_mask`; set if there is a mask
+
+    __and__, __rand__ = _of_bits("and"), _of_bits("and")
+    __or__, __ror__ = _of_bits("or"), _of_bits("or")
+    __xor__, __rxor__ = _of_bits("xor"), _of_bits("xor")
+    __invert__ = _of_bits("not")
 
     def __init__(self, shape: Iterable[int], dtype: Any) -> None:
         _set(self, "shape", shape if type(shape) is Sizes else _sizes(tuple(shape)))

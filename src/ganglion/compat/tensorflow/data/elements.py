@@ -71,7 +71,9 @@ def as_tensors(structure: Any) -> Any:
     return mapped(_as_tensor, structure)
 
 
-def _as_tensor(array: np.ndarray) -> Any:
+def _as_tensor(array: Any) -> Any:
+    if not isinstance(array, np.ndarray):
+        return array  # a data set: what `window` gives
     is_text = array.dtype.kind == "O"
     return as_tensor(array) if is_text else ops.convert_to_tensor(array)
 

@@ -109,8 +109,14 @@ def unique(self: Any, name: str | None = None) -> Any:
 def rebatch(
     self: Any, batch_size: Any, drop_remainder: bool = False, name: str | None = None
 ) -> Any:
-    """Return the same rows in batches of another size."""
-    return self.unbatch().batch(int(batch_size), drop_remainder)
+    """Return the same rows in batches of another size, or of several in turn."""
+    sizes = [int(size) for size in np.atleast_1d(batch_size)]
+    if len(sizes) == 1:
+        return self.unbatch().batch(sizes[0], drop_remainder)
+    raise NotImplementedError(
+        "tf.data.Dataset.rebatch: `batch_size` must be one number; write a generator "
+        "for batches of several sizes, and `from_generator`."
+    )
 
 
 def rejection_resample(

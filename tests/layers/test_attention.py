@@ -273,6 +273,15 @@ def test_the_op_equals_pytorch(heads: int) -> None:
         assert_same(actual, expected.transpose(1, 2))
 
 
+@pytest.mark.parametrize("name", ["Attention", "AdditiveAttention"])
+@pytest.mark.parametrize("dtype", ["float16", "mixed_bfloat16"])
+def test_queries_without_a_key_share_all_values(name: str, dtype: str) -> None:
+    x = np.eye(2, 3, dtype="float32")[None]
+    mask = [None, np.zeros((1, 2), bool)]
+    y = getattr(layers, name)(dtype=dtype)([x, x], mask=mask)
+    np.testing.assert_array_equal(np.asarray(y, "float32"), [[[0.5, 0.5, 0]] * 2])
+
+
 def test_dropout_is_drawn_in_training_alone() -> None:
     for layer, inputs in (
         (layers.MultiHeadAttention(2, 4, dropout=0.5, seed=1), (Q, V)),

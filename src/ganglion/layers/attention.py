@@ -14,7 +14,8 @@ from ganglion.serialization import export
 
 __all__ = ["AdditiveAttention", "Attention"]
 
-_FAR_BELOW = 1e9  # subtracted from the score of a masked value
+# Subtracted from the score of a masked value; float16 ends there.
+_FAR_BELOW, _FAR_BELOW_IN_HALF = 1e9, 65504.0
 
 
 def causal_mask(queries: int, keys: int) -> np.ndarray:
@@ -115,7 +116,9 @@ class Attention(Layer):
     ) -> tuple[Any, Any]:
         """Return the values averaged by the softmax of the scores, and that softmax."""
         if scores_mask is not None:
-            scores = ops.where(scores_mask, scores, scores - _FAR_BELOW)
+            is_half = scores.dtype == "float16"
+            far = _FAR_BELOW_IN_HALF if is_half else _FAR_BELOW
+            scores = ops.where(scores_mask, scores, scores - far)
         weights = ops.softmax(scores, axis=-1)
         if training and self.dropout > 0:
             rate = as_input(self, "dropout", self.dropout)

@@ -24,7 +24,14 @@ from ganglion.compiler.cuda.launches import Priority, fused_kernels_of, partitio
 from ganglion.compiler.cuda.model_states import ModelRows
 from ganglion.compiler.cuda.target import TUNING, GpuSpec
 from ganglion.compiler.plan.epilogues import is_copy
-from ganglion.compiler.plan.kernels import Buffer, Indirect, Load, Loop, View
+from ganglion.compiler.plan.kernels import (
+    Buffer,
+    Contract,
+    Indirect,
+    Load,
+    Loop,
+    View,
+)
 from ganglion.training.data_adapters import Table
 
 emulation = pytest.mark.skipif(
@@ -277,6 +284,35 @@ def test_rows_are_still_copied_where_something_else_reads_them(launches, monkeyp
     monkeypatch.setattr(for_models, "_are_shuffled", lambda *_: False)
     _, together = schedules_of(wide_classifier)  # rows that may not exist
     assert any(map(gathers_rows, together.step.prefetched))
+
+
+def relu_schedules():
+    """Return a step whose ReLUs alone read their inputs, and one where others do."""
+    config.set_backend("numpy")
+    table, schedules = Table(WIDE, np.resize(Y, len(WIDE))), []
+    for others in (False, True):
+        inputs = keras.Input((96,))
+        before = layers.Dense(120)(inputs)
+        hidden = layers.Activation("relu")(before)
+        if others:
+            hidden = layers.Add()([hidden, layers.Activation("tanh")(before)])
+        model = keras.Model(inputs, layers.Dense(40)(hidden))
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.SGD(0.1), loss)
+        signature = table.signature(64, len(WIDE), True)
+        step = model._step_cache.traced("train", table, signature)
+        schedules.append(pipeline.build(step.program, GpuSpec()))
+    return schedules
+
+
+def test_the_input_of_a_relu_is_stored_only_for_others(launches):
+    def first_product(schedule):
+        every = [fused for _, fused in fused_kernels_of(schedule.every)]
+        return next(fused for fused in every if isinstance(fused.kernel, Contract))
+
+    alone, shared = map(first_product, relu_schedules())
+    assert alone.kernel.out.buffer.key in alone.unstored
+    assert shared.kernel.out.buffer.key not in shared.unstored
 
 
 def places_of(schedule, wanted):

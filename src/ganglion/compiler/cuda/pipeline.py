@@ -26,6 +26,7 @@ from ganglion.compiler.cuda.passes.products import (
     split_long_contractions,
 )
 from ganglion.compiler.cuda.passes.simplify import (
+    compare_results_alone,
     eliminate_common_subexpressions,
     hoist_constants,
 )
@@ -74,6 +75,11 @@ def step_pass(
         return replace(step, every=tuple(run(step.every)))
 
     return Pass(name, why, change)
+
+
+def compare_relu_results(step: StepKernels) -> StepKernels:
+    """Return a step whose ReLUs need no input once they have a result."""
+    return replace(step, every=tuple(compare_results_alone(step.every)))
 
 
 def _has_launches(step: StepKernels) -> bool:
@@ -167,6 +173,12 @@ def pipeline(spec: GpuSpec) -> Pipeline:
                 "a small step runs in a single block, without launches between kernels",
                 make_resident,
                 partial(is_one_blocks, spec=spec),
+            ),
+            Pass(
+                "relu-results",
+                "gradients of ReLUs compare results: inputs need not be stored",
+                compare_relu_results,
+                _has_launches,
             ),
             Pass(
                 "byte-operands",

@@ -11,22 +11,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from ganglion.compiler.cuda.fusion import (
-    is_sign_test,
-    is_zero,
-    loop_of,
-)
+from ganglion.compiler.cuda.fusion import loop_of
 from ganglion.compiler.cuda.launches import (
     StepKernels,
 )
+from ganglion.compiler.cuda.passes.simplify import compare_results
 from ganglion.compiler.cuda.target import TUNING
 from ganglion.compiler.cuda.text import THREADS
-from ganglion.compiler.plan.epilogues import is_copy, is_map
+from ganglion.compiler.plan.epilogues import is_copy
 from ganglion.compiler.plan.kernels import (
-    Apply,
     Axis,
     Buffer,
     BufferKey,
@@ -36,12 +32,10 @@ from ganglion.compiler.plan.kernels import (
     Kernel,
     Load,
     Loop,
-    Shape,
     View,
     mapped,
     rewrite,
     row_major,
-    sources,
 )
 from ganglion.compiler.plan.plan import Uses, expression_key, read_by
 
@@ -52,7 +46,7 @@ def make_resident(step: StepKernels) -> StepKernels:
     """Return a step for a resident block."""
     kernels = [_thin_as_loop(kernel) for kernel in step.every]
     kernels = _read_as_it_lies(_compute_early(kernels))
-    kernels = _gather_first(_compare_results(kernels))
+    kernels = _gather_first(compare_results(kernels))
     return replace(step, every=tuple(kernels), resident=True)
 
 
@@ -100,55 +94,6 @@ def _compute_early(kernels: Sequence[Kernel]) -> list[Kernel]:
 def _with_loads(expr: Expr, known: Mapping[Expr, Load]) -> Expr:
     """Return an expression with known subexpressions replaced by loads."""
     return mapped(expr, lambda part: known.get(part, part))
-
-
-def _compare_results(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Let gradients of ReLUs compare results, so that inputs need not be stored.
-
-    A result is positive exactly where the ReLU's input is.
-    """
-    uses, results = Uses(kernels), dict[tuple[Shape, str], _Result]()
-    changed: list[Kernel] = []
-    for number, kernel in enumerate(kernels):
-        if not isinstance(kernel, Loop) or not is_map(kernel):
-            changed.append(kernel)
-            continue
-
-        def compare(expr: Expr, number: int = number, loop: Loop = kernel) -> Expr:
-            if not is_sign_test(expr):
-                return expr
-            zero, before = expr.children
-            result = results.get((loop.shape, expression_key(before)))
-            if result is None or result.is_changed(uses, number):
-                return expr
-            return expr.with_children(zero, result.load)
-
-        outputs = [(mapped(expr, compare), view) for expr, view in kernel.outputs]
-        changed.append(replace(kernel, outputs=tuple(outputs)))
-        for expr, view in kernel.outputs:
-            if isinstance(expr, Apply) and expr.op == "maximum":
-                before, least = expr.args
-                if is_zero(least) and view.buffer.kind == "arena":
-                    key = kernel.shape, expression_key(before)
-                    results[key] = _Result(number, before, Load(expr.dtype, view))
-    return changed
-
-
-@dataclass(frozen=True)
-class _Result:
-    """The result of a ReLU, and its input."""
-
-    number: int  # of the kernel
-    before: Expr
-    load: Load
-
-    def is_changed(self, uses: Uses, number: int) -> bool:
-        """Return whether the input or the result has changed before another kernel."""
-        return any(
-            self.number < writer < number
-            for buffer in sources(self.before, self.load)
-            for writer in uses.writers[buffer.key]
-        )
 
 
 def _gather_first(kernels: Sequence[Kernel]) -> list[Kernel]:

@@ -1,20 +1,27 @@
-"""Eliminate common subexpressions, and hoist constants out of the loop over steps."""
+"""Eliminate common subexpressions, hoist constants, compare the results of ReLUs."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from ganglion.compiler.cuda.fusion import is_sign_test, is_zero
 from ganglion.compiler.cuda.launches import StepKernels
 from ganglion.compiler.plan.epilogues import is_map
 from ganglion.compiler.plan.kernels import (
+    Apply,
     Buffer,
     BufferKey,
+    Expr,
     Kernel,
     Literal,
+    Load,
     Loop,
+    Shape,
+    mapped,
+    sources,
 )
 from ganglion.compiler.plan.plan import Plan, Uses, expression_key, map_buffers
 
@@ -150,3 +157,87 @@ def _is_fill(kernels: Sequence[Kernel], uses: Uses, number: int) -> bool:
         and all(is_map(kernels[n]) for n in others)
         and all(n > others[-1] for n in uses.readers[key])
     )
+
+
+# ---- gradients of ReLUs --------------------------------------------------------------
+
+
+def compare_results(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Let gradients of ReLUs compare results, so that inputs need not be stored.
+
+    A result is positive exactly where the ReLU's input is, in the precision in which it
+    is stored.
+    """
+    return _compared(kernels, None)[0]
+
+
+def compare_results_alone(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """The same where nothing else reads the inputs: others would read both arrays."""
+    changed, compared = _compared(kernels, None)
+    uses = Uses(changed)
+
+    def is_read_by(number: int, buffer: Buffer) -> bool:
+        return buffer.kind == "arena" and set(uses.readers[buffer.key]) <= {number}
+
+    alone = {
+        result.key
+        for result in compared
+        if any(is_read_by(result.number, b) for b in sources(result.before))
+    }
+    return _compared(kernels, alone)[0] if alone else list(kernels)
+
+
+_Key = tuple[Shape, str]
+
+
+@dataclass(frozen=True)
+class _Result:
+    """The result of a ReLU, and its input."""
+
+    key: _Key
+    number: int  # of the kernel
+    before: Expr
+    load: Load
+
+    def is_changed(self, uses: Uses, number: int) -> bool:
+        """Return whether the input or the result has changed before another kernel."""
+        return any(
+            self.number < writer < number
+            for buffer in sources(self.before, self.load)
+            for writer in uses.writers[buffer.key]
+        )
+
+
+def _compared(
+    kernels: Sequence[Kernel], chosen: Collection[_Key] | None
+) -> tuple[list[Kernel], set[_Result]]:
+    """Return kernels that compare results, of `chosen` ReLUs or all, and those."""
+    uses, results, compared = Uses(kernels), dict[_Key, _Result](), set[_Result]()
+    changed: list[Kernel] = []
+    for number, kernel in enumerate(kernels):
+        if not isinstance(kernel, Loop) or not is_map(kernel):
+            changed.append(kernel)
+            continue
+
+        def compare(expr: Expr, number: int = number, loop: Loop = kernel) -> Expr:
+            if not is_sign_test(expr):
+                return expr
+            zero, before = expr.children
+            result = results.get((loop.shape, expression_key(before)))
+            if result is None or result.is_changed(uses, number):
+                return expr
+            compared.add(result)
+            return expr.with_children(zero, result.load)
+
+        outputs = [(mapped(expr, compare), view) for expr, view in kernel.outputs]
+        changed.append(replace(kernel, outputs=tuple(outputs)))
+        for expr, view in kernel.outputs:
+            if isinstance(expr, Apply) and expr.op == "maximum":
+                before, least = expr.args
+                key = kernel.shape, expression_key(before)
+                if chosen is not None and key not in chosen:
+                    continue
+                if is_zero(least) and view.buffer.kind == "arena":
+                    load = Load(expr.dtype, view)
+                    results[key] = _Result(key, number, before, load)
+    return changed, compared

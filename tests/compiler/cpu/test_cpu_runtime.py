@@ -321,6 +321,12 @@ def compiled_anew(program):
     return backend.compile(program)
 
 
+def without_the_loop_over_steps():
+    """Empty the cache of what a process makes at its first run, and only then."""
+    jit.native()
+    cache.clear()
+
+
 def test_a_program_is_compiled_once(empty_cache, monkeypatch):
     program, data, state = small()
     expected = ran(compiled_anew(program), data, state, 2)
@@ -348,6 +354,7 @@ def test_loops_of_other_sizes_are_not_compiled_again(empty_cache, monkeypatch):
 
 @pytest.mark.parametrize("damage", ["truncated", "changed", "empty"])
 def test_a_damaged_entry_is_made_again(empty_cache, damage):
+    without_the_loop_over_steps()
     program, data, state = small()
     expected = ran(compiled_anew(program), data, state, 2)
     entries = {path: path.read_bytes() for path in empty_cache.glob("*.program")}
@@ -359,6 +366,17 @@ def test_a_damaged_entry_is_made_again(empty_cache, damage):
         )
     same(ran(compiled_anew(program), data, state, 2), expected)
     assert all(path.read_bytes() == raw for path, raw in entries.items())
+
+
+def test_functions_whose_object_file_is_gone_are_made_again(empty_cache, monkeypatch):
+    without_the_loop_over_steps()
+    program, data, state = small()
+    expected = ran(compiled_anew(program), data, state, 2)
+    largest = max(empty_cache.glob("*.program"), key=lambda path: path.stat().st_size)
+    largest.unlink()  # as `shrink` may, while the kernels' entries remain
+    same(ran(compiled_anew(program), data, state, 2), expected)
+    monkeypatch.setattr(jit, "object_codes", None)
+    same(ran(compiled_anew(program), data, state, 2), expected)
 
 
 def test_an_entry_under_another_s_name_is_not_run(empty_cache):

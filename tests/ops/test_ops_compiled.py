@@ -105,3 +105,10 @@ def test_sizes_that_depend_on_data_are_refused_by_name():
     model = ganglion.Sequential([ByData()])
     with pytest.raises(NotImplementedError, match=r"ops\.repeat.*known when a model"):
         model.predict(np.ones((2, 2)), verbose=0)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_bits_are_seen_as_16_bit_floats(dtype):
+    x = np.arange(9, 13, dtype="uint16")
+    compiled = ganglion.function(lambda x: ops.view(x, dtype))
+    np.testing.assert_array_equal(compiled(x), ops.view(x, dtype))

@@ -120,21 +120,24 @@ def bitwise_right_shift(x: Any, y: Any) -> Any:
     return right_shift(x, y)
 
 
-def _view_type(x: Value, old_dtype: str, dtype: str) -> tuple[tuple[int, ...], Any]:
-    new, old = np.dtype(dtype), np.dtype(old_dtype)
+# A compiled step computes with 16-bit floats as float32, and says so in `dtype`. Their
+# own bits are meant here, those of `old_dtype` before and of `new_dtype` behind.
+def _view_type(
+    x: Value, old_dtype: str, new_dtype: str, dtype: str
+) -> tuple[tuple[int, ...], Any]:
+    new, old = np.dtype(new_dtype), np.dtype(old_dtype)
     if new.itemsize == old.itemsize:
-        return x.shape, new
+        return x.shape, np.dtype(dtype)
     if not x.shape:
         raise ShapeError("a scalar cannot be seen as a type of another size")
     last, rest = divmod(x.shape[-1] * old.itemsize, new.itemsize)
     if rest:
-        raise ShapeError(f"the last axis of {x.type_text} is no row of {dtype}")
-    return (*x.shape[:-1], last), new
+        raise ShapeError(f"the last axis of {x.type_text} is no row of {new_dtype}")
+    return (*x.shape[:-1], last), np.dtype(dtype)
 
 
-def _viewed(x: np.ndarray, old_dtype: str, dtype: str) -> np.ndarray:
-    # 16-bit floats are computed with as float32: their own bits are needed here.
-    return np.ascontiguousarray(x, old_dtype).view(dtype)
+def _viewed(x: np.ndarray, old_dtype: str, new_dtype: str, dtype: str) -> np.ndarray:
+    return np.ascontiguousarray(x, old_dtype).view(new_dtype).astype(dtype, copy=False)
 
 
 _VIEW: Op = host_op("view", _view_type, _viewed)
@@ -146,4 +149,5 @@ def view(x: Any, dtype: Any = None) -> Any:
     value = read(x)
     if dtype is None:
         return value
-    return _VIEW(value, old_dtype=value.dtype.name, dtype=np.dtype(dtype).name)
+    new = np.dtype(dtype).name
+    return _VIEW(value, old_dtype=value.dtype.name, new_dtype=new, dtype=new)

@@ -266,10 +266,10 @@ class GradientTape:
             value = self._value(leaf)
             if value is None or not is_float(value.dtype):
                 continue
-            own = fill(1, value)
+            slope = fill(1, value)
             if seed is not None:
-                own = stretch(astype(seed, value.dtype), value.shape)
-            seeds[value] = add(seeds[value], own) if value in seeds else own
+                slope = stretch(astype(seed, value.dtype), value.shape)
+            seeds[value] = add(seeds[value], slope) if value in seeds else slope
         leaves = [self._leaves(source) for source in tree.flatten(sources)]
         wrt = [value for values in leaves for value in values]
         grads = backpropagate(seeds, wrt, self._has_recorded)

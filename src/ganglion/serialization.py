@@ -371,10 +371,10 @@ def _by_name(config: Any) -> Any:
     """Return what a name alone means; a name that is not known stays one."""
     if not isinstance(config, str):
         return deserialize_keras_object(config)
-    found = get_registered_object(config)
-    if found is None:
+    registered = get_registered_object(config)
+    if registered is None:
         return config
-    return found() if inspect.isclass(found) else found
+    return registered() if inspect.isclass(registered) else registered
 
 
 def arguments_from(config: dict[str, Any]) -> dict[str, Any]:
@@ -578,8 +578,10 @@ def passed(scope: dict[str, Any]) -> dict[str, Any]:
 
     Every class spells out Keras' full signature; this saves spelling it out twice.
     """
-    own = {k: v for k, v in scope.items() if k not in ("self", "__class__", "kwargs")}
-    return own | scope.get("kwargs", {})
+    arguments = {
+        k: v for k, v in scope.items() if k not in ("self", "__class__", "kwargs")
+    }
+    return arguments | scope.get("kwargs", {})
 
 
 def with_defaults(function: Any, qualname: str, module: str, /, **defaults: Any) -> Any:

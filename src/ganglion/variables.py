@@ -91,29 +91,8 @@ class Variable(Operators):
             initializer = _initializer_by_name[0](initializer)
         if callable(initializer):
             dtype = np.dtype(dtype or config.floatx())
-            if shape is None:
-                raise ValueError(
-                    "When creating a Variable from an initializer, the `shape` "
-                    f"argument should be specified: {self.path!r} has none."
-                )
-            shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-            if None in shape:
-                raise ValueError(
-                    f"Variable {self.path!r} needs a size for every axis, got the "
-                    f"shape {shape}."
-                )
-            if budget.current() is not None:
-                # Before it is made: a file may name any shape.
-                purpose = f"{self.path!r} of the expected shape {shape}"
-                nbytes = math.prod(shape) * dtype.itemsize
-                # Drawing random numbers takes as much again, twice.
-                beside = 0 if _active.blank else 2 * nbytes
-                budget.take(nbytes, purpose, beside=beside)
-            if _active.blank:  # untouched zeros take no memory, whatever their size
-                self._array = np.zeros(shape, dtype)
-                return
-            with suspended():
-                initializer = initializer(shape, dtype=dtype_name(dtype))
+            self._array = self._initialized(initializer, shape, dtype)
+            return
         array = np.asarray(initializer)
         if dtype is None:
             dtype = config.floatx() if is_float(array.dtype) else array.dtype
@@ -121,6 +100,33 @@ class Variable(Operators):
             if is_python and array.dtype == np.int64:
                 dtype = "int32"  # integers of Python, as `read` has them
         self._array = np.array(array, dtype=dtype)
+
+    def _initialized(
+        self, initializer: Callable[..., Any], shape: Any, dtype: np.dtype
+    ) -> np.ndarray:
+        """Return the numbers of an initializer; zeros inside of `uninitialized`."""
+        if shape is None:
+            raise ValueError(
+                "When creating a Variable from an initializer, the `shape` "
+                f"argument should be specified: {self.path!r} has none."
+            )
+        shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+        if None in shape:
+            raise ValueError(
+                f"Variable {self.path!r} needs a size for every axis, got the shape "
+                f"{shape}."
+            )
+        if budget.current() is not None:
+            # Before memory is allocated: a file may name any shape.
+            purpose = f"{self.path!r} of the expected shape {shape}"
+            nbytes = math.prod(shape) * dtype.itemsize
+            # Drawing random numbers takes as much again, twice.
+            beside = 0 if _active.blank else 2 * nbytes
+            budget.take(nbytes, purpose, beside=beside)
+        if _active.blank:  # untouched zeros take no memory, whatever their size
+            return np.zeros(shape, dtype)
+        with suspended():
+            return np.array(initializer(shape, dtype=dtype_name(dtype)), dtype)
 
     @property
     def regularizer(self) -> Callable[[Any], Any] | None:

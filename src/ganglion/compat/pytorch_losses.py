@@ -14,9 +14,9 @@ from ganglion import ops
 
 
 def _reduced(losses: Any, reduction: str, rest: dict[str, Any]) -> Any:
-    given = [name for name, value in rest.items() if value is not None]
-    if given:
-        raise TypeError(f"`{given[0]}` is not supported")
+    passed = [name for name, value in rest.items() if value is not None]
+    if passed:
+        raise TypeError(f"`{passed[0]}` is not supported")
     reductions = {"mean": ops.mean, "sum": ops.sum, "none": lambda x: x}
     return reductions[reduction](losses)
 

@@ -87,8 +87,10 @@ def _this_machine() -> Machine:
 
 def is_this_system(machine: Machine) -> bool:
     """Return whether a shared library of a target can be linked for this system."""
-    here, there = (_kind(triple) for triple in (_this_machine().triple, machine.triple))
-    return here == there
+    host, target = (
+        _kind(triple) for triple in (_this_machine().triple, machine.triple)
+    )
+    return host == target
 
 
 def _kind(triple: str) -> tuple[str, str]:

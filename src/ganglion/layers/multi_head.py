@@ -162,14 +162,14 @@ class _HeadedAttention(Layer):
         )
         # The layers inside work on each step: masks are taken care of here.
         query, value, key = map(without_mask, (query, value, key))
-        asked = {"return_attention_scores": True} if return_attention_scores else {}
+        options = {"return_attention_scores": True} if return_attention_scores else {}
         outputs, scores = self._compute_attention(
             self._query_dense(query),
             self._key_dense(key),
             self._value_dense(value),
             allowed,
             training,
-            **asked,
+            **options,
         )
         if self.use_gate:
             outputs = outputs * self._gate_dense(query)

@@ -58,8 +58,8 @@ class RayFitting(Fitting):
         missing = [plan for plan in self._plans if not self._was_finished(plan)]
         if not missing:
             return
-        asked = f"on={self._on!r}"
-        with ray_cluster.connected(self._on, asked) as ray, Interrupt() as interrupt:
+        option = f"on={self._on!r}"
+        with ray_cluster.connected(self._on, option) as ray, Interrupt() as interrupt:
             pending = self._submitted(ray, missing)
             try:
                 while pending and not interrupt.requested:

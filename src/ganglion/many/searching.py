@@ -44,8 +44,8 @@ class _Chooser:
 
     def ask(self, count: int) -> list[Any]:
         """Return the next trials; fewer, then none, at the end."""
-        asked, self._trials = self._trials[:count], self._trials[count:]
-        return asked
+        batch, self._trials = self._trials[:count], self._trials[count:]
+        return batch
 
     def tell(self, trial: Any, value: float | None, was_pruned: bool) -> None:
         """Receive the result of a trial."""
@@ -293,8 +293,8 @@ def search(
                 "the same call goes on with more trials."
             )
         size = chooser.total
-    while asked := chooser.ask(size):
-        _Batch(asked, chooser, result, seed).run(build, space, (x, y), arguments)
+    while drawn := chooser.ask(size):
+        _Batch(drawn, chooser, result, seed).run(build, space, (x, y), arguments)
     return result
 
 

@@ -375,8 +375,8 @@ def _difference(before: Any, now: Any, place: str = "") -> str | None:
         return (
             None if before == now else f"{place} was {before!r:.60} and is {now!r:.60}"
         )
-    found = (_difference(a, b, f"{place}/{n}".lstrip("/")) for n, a, b in pairs)
-    return next((text for text in found if text is not None), None)
+    differences = (_difference(a, b, f"{place}/{n}".lstrip("/")) for n, a, b in pairs)
+    return next((text for text in differences if text is not None), None)
 
 
 def _part_name(number: int, ending: str) -> str:

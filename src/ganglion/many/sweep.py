@@ -233,9 +233,9 @@ def run(
         arguments["validation_data"] = None
     elif experiment.testing is not None:
         arguments["validation_data"] = experiment.testing
-    given: dict[str, Any] = {"epochs": epochs or experiment.epochs, "threads": threads}
-    given |= {"resume": save, "on": on}
-    arguments |= {name: value for name, value in given.items() if value is not None}
+    chosen: dict[str, Any] = {"epochs": epochs or experiment.epochs, "threads": threads}
+    chosen |= {"resume": save, "on": on}
+    arguments |= {name: value for name, value in chosen.items() if value is not None}
     began, started = time.perf_counter(), datetime.now().astimezone()
     try:
         trained = fit_many(

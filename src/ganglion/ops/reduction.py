@@ -313,8 +313,8 @@ def nansum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 def nanmean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """Average over axes, leaving NaN out."""
     value = floating(x)
-    there = astype(p.equal(value, value), value.dtype)
-    count = sum(there, axis=axis, keepdims=keepdims)
+    is_number = astype(p.equal(value, value), value.dtype)
+    count = sum(is_number, axis=axis, keepdims=keepdims)
     return divide(nansum(value, axis=axis, keepdims=keepdims), count)
 
 

@@ -126,9 +126,13 @@ def _between(reader: _Reader, rows: Any, columns: Any) -> Value:
     low, right = rows - up, columns - left
     high, near = 1.0 - low, 1.0 - right
     above, below = reader.row(up), reader.row(up + 1.0)
-    here, there = reader.column(left), reader.column(left + 1.0)
-    upper = reader.pixel(above, here) * near + reader.pixel(above, there) * right
-    lower = reader.pixel(below, here) * near + reader.pixel(below, there) * right
+    column, next_column = reader.column(left), reader.column(left + 1.0)
+    upper = (
+        reader.pixel(above, column) * near + reader.pixel(above, next_column) * right
+    )
+    lower = (
+        reader.pixel(below, column) * near + reader.pixel(below, next_column) * right
+    )
     return upper * high + lower * low
 
 

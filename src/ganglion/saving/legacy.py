@@ -183,9 +183,9 @@ def read_weights(
         for layer, name in zip(layers, names, strict=True)
     ]
     _assign(entries, skip_mismatch)
-    own, top = list(model._own_variables()), "top_level_model_weights"
-    if own and top in group:
-        _assign([(model.name, own, top, _datasets(group[top]))], skip_mismatch)
+    weights, top = list(model._own_variables()), "top_level_model_weights"
+    if weights and top in group:
+        _assign([(model.name, weights, top, _datasets(group[top]))], skip_mismatch)
 
 
 def _assign(

@@ -45,8 +45,10 @@ class _Module:
 
     def arrays(self, tensors: Mapping[str, np.ndarray]) -> dict[Variable, np.ndarray]:
         prefix = f"{self.name}." if self.name else ""
-        own = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
-        arrays = self.layout.from_torch(own)
+        weights = {
+            name.removeprefix(prefix): tensor for name, tensor in tensors.items()
+        }
+        arrays = self.layout.from_torch(weights)
         return {self.variables[name]: array for name, array in arrays.items()}
 
 
@@ -139,9 +141,9 @@ def _walk(
         return
     seen.add(id(layer))
     joined = whole_variables(layer)
-    own = joined or _unique({}, layer._own_variables())
-    if own:
-        yield _Module(name, own, layout_of(layer, own, image))
+    variables = joined or _unique({}, layer._own_variables())
+    if variables:
+        yield _Module(name, variables, layout_of(layer, variables, image))
     if joined is None:
         flattened = _flattened(layer)
         for part, child in _children(layer):

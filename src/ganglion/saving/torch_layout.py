@@ -29,15 +29,17 @@ class Layout:
     from_torch: Callable[[Arrays], dict[str, np.ndarray]]
 
 
-def layout_of(layer: Any, own: Mapping[str, Variable], image: Shape | None) -> Layout:
+def layout_of(
+    layer: Any, variables: Mapping[str, Variable], image: Shape | None
+) -> Layout:
     """Return the layout of a layer's weights.
 
     Args:
         layer: The layer.
-        own: Its variables by name.
+        variables: Its variables by name.
         image: The shape (height, width, channels) that is flattened before the layer.
     """
-    shapes = {name: variable.shape for name, variable in own.items()}
+    shapes = {name: variable.shape for name, variable in variables.items()}
     if getattr(layer, "quantization_mode", None) is None:
         for kinds, make in _MAKERS:
             if isinstance(layer, kinds):

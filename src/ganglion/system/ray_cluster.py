@@ -17,7 +17,7 @@ _TRY = "3"  # seconds; Ray tries three times, a wrong port too
 TRIES = 4  # of a server that has half a minute to start
 
 
-def address_of(on: str, asked: str | None = None) -> str:
+def address_of(on: str, option: str | None = None) -> str:
     """Return the address of a cluster in Ray's own form.
 
     >>> address_of("ray"), address_of("ray://there"), address_of("ray://there:7")
@@ -28,43 +28,44 @@ def address_of(on: str, asked: str | None = None) -> str:
     kind, _, rest = on.partition("://")
     host, _, port = rest.rpartition(":") if ":" in rest else (rest, "", str(PORT))
     if kind != "ray" or not host or not port.isdigit():
-        asked = asked or f"--on {on}"
+        option = option or f"--on {on}"
         raise ValueError(
-            f"{asked}: write ray, for the cluster that this machine is a part of, or "
+            f"{option}: write ray, for the cluster that this machine is a part of, or "
             "ray://HOST:PORT."
         )
     return f"ray://{host}:{port}"
 
 
 @contextlib.contextmanager
-def connected(on: str, asked: str | None = None) -> Iterator[Any]:
+def connected(on: str, option: str | None = None) -> Iterator[Any]:
     """Connect to a cluster; yield the module `ray`.
 
     Args:
         on: "ray", or "ray://HOST:PORT".
-        asked: The option or argument that messages name; ``--on`` by default.
+        option: The option or argument that messages name; ``--on`` by default.
     """
-    asked = asked or f"--on {on}"
-    address = address_of(on, asked)
+    option = option or f"--on {on}"
+    address = address_of(on, option)
     for name in ("INITIAL", "MAX"):  # read by Ray when it is imported
         os.environ.setdefault(f"RAY_CLIENT_{name}_CONNECTION_TIMEOUT_S", _TRY)
     try:
         ray: Any = importlib.import_module("ray")
     except ImportError:
         raise RuntimeError(
-            f'{asked} needs Ray, which is not installed: pip install "ganglion-nn[ray]"'
+            f"{option} needs Ray, which is not installed: "
+            'pip install "ganglion-nn[ray]"'
         ) from None
-    address = _resolved(asked, address)
-    _check_answers(asked, address)
+    address = _resolved(option, address)
+    _check_answers(option, address)
     _silence()
     try:
-        _enter(asked, ray, address)
+        _enter(option, ray, address)
         yield ray
     finally:
         ray.shutdown()  # also after a connection that failed halfway
 
 
-def _enter(asked: str, ray: Any, address: str) -> None:
+def _enter(option: str, ray: Any, address: str) -> None:
     """Connect; try again if a busy cluster did not start our server in time."""
     for left in reversed(range(TRIES)):
         try:
@@ -75,9 +76,9 @@ def _enter(asked: str, ray: Any, address: str) -> None:
         except ConnectionAbortedError as error:
             ray.shutdown()
             if not left:
-                raise _not_served(asked, str(error).strip().splitlines()[-1]) from None
+                raise _not_served(option, str(error).strip().splitlines()[-1]) from None
         except (ConnectionError, ImportError) as error:
-            raise _unreachable(asked, str(error).splitlines()[0]) from None
+            raise _unreachable(option, str(error).splitlines()[0]) from None
 
 
 def _silence() -> None:
@@ -90,7 +91,7 @@ def _silence() -> None:
         worker.print_to_stdstream = lambda *args, **kwargs: None
 
 
-def _resolved(asked: str, address: str) -> str:
+def _resolved(option: str, address: str) -> str:
     """Return the address of the cluster of this machine, HOST:PORT."""
     if address != "auto":
         return address
@@ -103,33 +104,33 @@ def _resolved(asked: str, address: str) -> str:
         address = ""
     if not address:
         raise RuntimeError(
-            f"{asked}: no Ray cluster is running here. Start one with `ray start "
+            f"{option}: no Ray cluster is running here. Start one with `ray start "
             "--head`, join one with `ray start --address HOST:PORT`, or give the "
             "address of one: --on ray://HOST:PORT."
         )
     return str(address)
 
 
-def _check_answers(asked: str, address: str) -> None:
+def _check_answers(option: str, address: str) -> None:
     """Check that an address answers: Ray itself would wait for minutes."""
     host, _, port = address.rpartition("/")[2].rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()
     except OSError as error:
-        raise _unreachable(asked, f"{host}:{port}: {error}") from None
+        raise _unreachable(option, f"{host}:{port}: {error}") from None
 
 
-def _unreachable(asked: str, why: str) -> RuntimeError:
+def _unreachable(option: str, why: str) -> RuntimeError:
     return RuntimeError(
-        f"{asked}: no Ray cluster answers ({why}). Is it running, and is this the "
+        f"{option}: no Ray cluster answers ({why}). Is it running, and is this the "
         f"port for clients ({PORT} unless it was started with another "
         "--ray-client-server-port)?"
     )
 
 
-def _not_served(asked: str, why: str) -> RuntimeError:
+def _not_served(option: str, why: str) -> RuntimeError:
     return RuntimeError(
-        f"{asked}: the cluster could not start a server for this client, {TRIES} "
+        f"{option}: the cluster could not start a server for this client, {TRIES} "
         f"times ({why}). Is it very busy? The logs are on its head node, "
         "ray_client_server_*.err."
     )

@@ -47,22 +47,24 @@ class Users:
         self, model: Any, changed: Iterable[Variable], read: Iterable[Variable]
     ) -> None:
         """Add the variables of a model's step; refuse those of another model."""
-        own = weakref.ref(model)
+        owner = weakref.ref(model)
         with self._lock:
             for is_changed, variables in ((True, changed), (False, read)):
                 for variable in variables:
-                    self._add(own, variable, is_changed)
+                    self._add(owner, variable, is_changed)
 
-    def _add(self, own: weakref.ref[Any], variable: Variable, is_changed: bool) -> None:
+    def _add(
+        self, owner: weakref.ref[Any], variable: Variable, is_changed: bool
+    ) -> None:
         known = self._users.get(id(variable))
         if known is not None and known[0]() is variable:
             _, others, was_changed = known
             other = others()
-            if other is own():
+            if other is owner():
                 is_changed = is_changed or was_changed
             elif other is not None and (is_changed or was_changed):
                 raise SharedVariableError(variable)
-        self._users[id(variable)] = weakref.ref(variable), own, is_changed
+        self._users[id(variable)] = weakref.ref(variable), owner, is_changed
 
 
 class SharedVariableError(ValueError):
@@ -94,20 +96,22 @@ class _Trace:
     def of(cls, step: Step, structure: Structure) -> _Trace | None:
         """Return a step without its variables, None if one is not in the structure."""
         positions = {id(v): number for number, v in enumerate(structure.variables)}
-        own = {n: v for n, v in step.variables.items() if n not in step.numbers}
-        if step.late or any(id(variable) not in positions for variable in own.values()):
+        variables = {n: v for n, v in step.variables.items() if n not in step.numbers}
+        if step.late or any(
+            id(variable) not in positions for variable in variables.values()
+        ):
             return None
         numbers = {name: step.variables[name] for name in step.numbers}
         return cls(
             replace(step, variables=numbers),
-            {name: positions[id(variable)] for name, variable in own.items()},
+            {name: positions[id(variable)] for name, variable in variables.items()},
         )
 
     def with_variables(self, structure: Structure) -> Step:
         """Return the step with the variables of a model of this structure."""
-        own = {name: structure.variables[n] for name, n in self.positions.items()}
+        variables = {name: structure.variables[n] for name, n in self.positions.items()}
         # Equal structures have equal numbers, which no step changes.
-        return replace(self.step, variables={**own, **self.step.variables})
+        return replace(self.step, variables={**variables, **self.step.variables})
 
 
 class SharedSteps:
@@ -159,9 +163,11 @@ class SharedSteps:
         if known is not None:
             program, executable = known
             names = list(zip(program.state, step.program.state, strict=True))
-            own = {theirs: step.variables[name] for theirs, name in names}
+            variables = {theirs: step.variables[name] for theirs, name in names}
             numbers = frozenset(t for t, n in names if n in step.numbers)
-            shared = replace(step, program=program, variables=own, numbers=numbers)
+            shared = replace(
+                step, program=program, variables=variables, numbers=numbers
+            )
             return shared, executable
         self.compilations += 1
         executable = compile_step(step)

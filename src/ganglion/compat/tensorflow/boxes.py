@@ -124,7 +124,7 @@ def combined_non_max_suppression(
     count, most = int(max_total_size), int(max_output_size_per_class)
     if pad_per_class:
         count = min(count, most * classes)
-    found = np.zeros((rows, count, 6), np.float32)
+    detections = np.zeros((rows, count, 6), np.float32)
     valid = np.zeros(rows, np.int32)
     for row in range(rows):
         kept: list[tuple[float, int, int]] = []
@@ -139,10 +139,10 @@ def combined_non_max_suppression(
         valid[row] = len(best)
         for place, (mark, number, k) in enumerate(best):
             box = edges[row, k, min(number, edges.shape[2] - 1)]
-            found[row, place] = [*box, -mark, number]
+            detections[row, place] = [*box, -mark, number]
     if clip_boxes:
-        found[..., :4] = found[..., :4].clip(0, 1)
-    parts = found[..., :4], found[..., 4], found[..., 5], valid
+        detections[..., :4] = detections[..., :4].clip(0, 1)
+    parts = detections[..., :4], detections[..., 4], detections[..., 5], valid
     return CombinedNonMaxSuppression(*map(as_tensor, parts))
 
 

@@ -122,10 +122,10 @@ class GraphWriter:
         (x,) = node.inputs
         sizes, known = self.shape(node), self.shape(x)
         known = [*[0] * (len(sizes) - len(known)), *known]
-        asked = [
+        target = [
             1 if old == new else new for old, new in zip(known, sizes, strict=True)
         ]
-        return self.b.emit("Expand", self.name(x), self.b.vector(asked))
+        return self.b.emit("Expand", self.name(x), self.b.vector(target))
 
     def broadcast(self, node: Node) -> None:
         """Leave a repetition to its readers."""

@@ -358,13 +358,13 @@ def _expand(f: Importer, node: OnnxNode, values: Values) -> Any:
     x, sizes = f.tensor(values[0]), weight(values[1], "shape").tolist()
     rank = max(len(sizes), len(x.shape))
     old = [1] * (rank - len(x.shape)) + list(x.shape)
-    asked = [1] * (rank - len(sizes)) + sizes
-    if all(n == UNKNOWN or n in (1, size) for n, size in zip(asked, old, strict=True)):
+    target = [1] * (rank - len(sizes)) + sizes
+    if all(n == UNKNOWN or n in (1, size) for n, size in zip(target, old, strict=True)):
         is_same = len(x.shape) == rank
         return x if is_same else ops.expand_dims(x, tuple(range(rank - len(x.shape))))
-    if UNKNOWN in asked[1:] or (asked[0] == UNKNOWN and old[0] is not None):
+    if UNKNOWN in target[1:] or (target[0] == UNKNOWN and old[0] is not None):
         raise ValueError("values cannot be repeated by a size that is not known")
-    for axis, (n, size) in enumerate(zip(asked, old, strict=True)):
+    for axis, (n, size) in enumerate(zip(target, old, strict=True)):
         if axis < rank - len(x.shape):
             x = ops.expand_dims(x, 0)
         if n not in (1, UNKNOWN, size):

@@ -140,20 +140,22 @@ def as_c(names: Iterable[str], prefix: str, source: str = "int64_t") -> Iterator
 
 
 class _CText:
-    def __init__(self, own: Routine, prefix: str, source: str) -> None:
-        self._own, self._prefix, self._source = own, prefix, source
-        self._kinds = own.parameters | own.variables()
+    def __init__(self, routine: Routine, prefix: str, source: str) -> None:
+        self._routine, self._prefix, self._source = routine, prefix, source
+        self._kinds = routine.parameters | routine.variables()
 
     def lines(self) -> Iterator[str]:
-        own = self._own
+        routine = self._routine
         types = C_TYPES | {"Source": f"const {self._source} *"}
-        passed = ", ".join(f"{types[kind]}{n}" for n, kind in own.parameters.items())
-        result = "uint64_t" if own.gives else "void"
-        yield f"static {result} {self._prefix}_{own.name}({passed}) {{"
-        for name, kind in own.variables().items():
-            if name not in own.parameters:
+        passed = ", ".join(
+            f"{types[kind]}{n}" for n, kind in routine.parameters.items()
+        )
+        result = "uint64_t" if routine.gives else "void"
+        yield f"static {result} {self._prefix}_{routine.name}({passed}) {{"
+        for name, kind in routine.variables().items():
+            if name not in routine.parameters:
                 yield f"  {types[kind]}{name}{' = 0' if kind == NUMBER else ''};"
-        yield from self._block(own.body, "  ")
+        yield from self._block(routine.body, "  ")
         yield "}"
         yield ""
 
@@ -256,26 +258,26 @@ def as_llvm(
 class _LlvmText:
     """A routine; its variables are on the stack until LLVM moves them to registers."""
 
-    def __init__(self, own: Routine, source: str, signed: bool) -> None:
-        self._own, self._signed = own, signed
+    def __init__(self, routine: Routine, source: str, signed: bool) -> None:
+        self._routine, self._signed = routine, signed
         self._elements = _ELEMENTS | {"Source": source}
-        self._kinds = own.parameters | own.variables()
+        self._kinds = routine.parameters | routine.variables()
         self._counter = itertools.count()
         self._lines: list[str] = []
         self._bound: dict[str, str] = {}  # parameters of a formula, as registers
 
     def lines(self) -> list[str]:
-        own = self._own
-        passed = [f"{_llvm(kind)} %{n}.in" for n, kind in own.parameters.items()]
-        result = "i64" if own.gives else "void"
-        name = f"@text_{own.name}"
+        routine = self._routine
+        passed = [f"{_llvm(kind)} %{n}.in" for n, kind in routine.parameters.items()]
+        result = "i64" if routine.gives else "void"
+        name = f"@text_{routine.name}"
         self._do(f"define internal {result} {name}({', '.join(passed)}) #0 {{")
         for variable, kind in self._kinds.items():
             self._do(f"  %{variable}.at = alloca {_llvm(kind)}")
-        for variable, kind in own.parameters.items():
+        for variable, kind in routine.parameters.items():
             self._do(f"  store {_llvm(kind)} %{variable}.in, ptr %{variable}.at")
-        self._block(own.body)
-        self._do("  ret void" if not own.gives else "  unreachable")
+        self._block(routine.body)
+        self._do("  ret void" if not routine.gives else "  unreachable")
         self._do("}")
         return self._lines
 

@@ -76,8 +76,8 @@ def nanvar(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     missing = isnan(value)
     centred = subtract(value, nanmean(value, axis=axis, keepdims=True))
     squares = square(where(missing, 0.0, centred))
-    there = where(missing, 0.0, astype(1.0, value.dtype))
-    count = sum(there, axis=axis, keepdims=keepdims)
+    is_number = where(missing, 0.0, astype(1.0, value.dtype))
+    count = sum(is_number, axis=axis, keepdims=keepdims)
     return divide(sum(squares, axis=axis, keepdims=keepdims), count)
 
 

@@ -71,8 +71,8 @@ def _segments_type(x: Value, ids: Value, rows: int) -> Any:
 def _reduced(
     function: Any, out: np.ndarray, x: np.ndarray, ids: np.ndarray
 ) -> np.ndarray:
-    there = (ids >= 0) & (ids < len(out))
-    function.at(out, ids[there], x[there])
+    is_valid = (ids >= 0) & (ids < len(out))
+    function.at(out, ids[is_valid], x[is_valid])
     return out
 
 
@@ -91,8 +91,8 @@ def _extreme_gradient(node: Node, g: Value) -> list[Value | None]:
     wins = astype(p.equal(x, contraction.gather(node, ids)), x.dtype)
     winners = contraction.scatter_add(wins, ids, rows=count)
     share = p.divide(g, p.maximum(winners, s.fill(1, winners)))
-    there = p.where(p.is_finite(share), share, s.fill(0, share))
-    return [p.multiply(wins, contraction.gather(there, ids)), None]
+    finite = p.where(p.is_finite(share), share, s.fill(0, share))
+    return [p.multiply(wins, contraction.gather(finite, ids)), None]
 
 
 def _product(x: np.ndarray, ids: np.ndarray, rows: int) -> np.ndarray:

@@ -167,8 +167,8 @@ def isin(x1: Any, x2: Any, assume_unique: bool = False, invert: bool = False) ->
     column = s.reshape(value, shape=(*value.shape, 1))
     row = s.reshape(among, shape=(among.size,))
     is_equal = p.equal(stretch(column, wide), stretch(row, wide))
-    there = any_(is_equal, axis=-1)
-    return p.logical_not(there) if invert else there
+    is_member = any_(is_equal, axis=-1)
+    return p.logical_not(is_member) if invert else is_member
 
 
 # ---- counting ------------------------------------------------------------------------

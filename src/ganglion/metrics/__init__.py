@@ -40,7 +40,8 @@ from ganglion.losses import (
     sparse_categorical_crossentropy,
     squared_hinge,
 )
-from ganglion.metrics import confusion, curves, iou, means, scores
+from ganglion.metrics import accuracies, confusion, curves, iou, means, scores
+from ganglion.metrics.accuracies import *
 from ganglion.metrics.base import Mean, MeanMetricWrapper, Metric, Sum
 from ganglion.metrics.confusion import *
 from ganglion.metrics.curves import *
@@ -80,6 +81,7 @@ __all__ = [
     "mean_squared_logarithmic_error", "mse", "msle", "poisson", "serialize",
     "sparse_categorical_crossentropy", "squared_hinge",
 ]  # fmt: skip
+__all__ += accuracies.__all__
 __all__ += confusion.__all__
 __all__ += curves.__all__
 __all__ += iou.__all__

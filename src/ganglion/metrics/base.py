@@ -22,6 +22,7 @@ from ganglion.losses.base import (
     per_sample,
     to_array,
 )
+from ganglion.ops import op
 from ganglion.serialization import (
     deserialize_keras_object,
     export,
@@ -353,3 +354,8 @@ def _function(name: str) -> Any:
         except ValueError:
             continue
     return look_up("keras.metrics", name, "metric")
+
+
+def metric_function(function: Callable[..., Any]) -> Any:
+    """Register a metric as a function; names given to `get` mean the class."""
+    return export("keras.metrics.functions")(op(function))

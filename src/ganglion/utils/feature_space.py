@@ -3,76 +3,32 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ganglion import layers, ops, symbolic, tree
+from ganglion import layers, symbolic, tree
 from ganglion.layers import Layer, tensorflow_graph
 from ganglion.layers.arguments import choice
-from ganglion.layers.preprocessing.adapting import batches_of
 from ganglion.serialization import (
-    Configured,
     deserialize_keras_object,
     export,
     serialize_keras_object,
 )
 from ganglion.symbolic import TEXT, KerasTensor
+from ganglion.utils.features import (
+    Cross,
+    Feature,
+    TFDConcat,
+    TFDIdentity,
+    as_column,
+    columns_of,
+    in_batches,
+)
 from ganglion.variables import unique_name
 
-_PRIVATE = "keras.src.layers.preprocessing.feature_space"  # where Keras has the parts
-_BATCH = 32  # rows that are adapted to at a time, as in Keras
 Columns = dict[str, Any]
-
-
-@export(_PRIVATE)
-class Cross(Configured):
-    """Some features that are joined, by a hash of what they hold together."""
-
-    def __init__(
-        self, feature_names: Any, crossing_dim: int, output_mode: str = "one_hot"
-    ) -> None:
-        self.feature_names = tuple(feature_names)
-        self.crossing_dim = crossing_dim
-        self.output_mode = choice(output_mode, "`output_mode`", ("int", "one_hot"))
-
-    @property
-    def name(self) -> str:
-        """The names of the features, joined."""
-        return "_X_".join(self.feature_names)
-
-
-@export(_PRIVATE)
-class Feature(Configured):
-    """A column: its type, the layer that prepares it, and how it leaves."""
-
-    def __init__(self, dtype: str, preprocessor: Any, output_mode: str) -> None:
-        self.dtype = dtype
-        self.preprocessor = deserialize_keras_object(preprocessor)
-        self.output_mode = choice(
-            output_mode, "`output_mode`", ("int", "one_hot", "float")
-        )
-
-
-@export(_PRIVATE)
-class TFDIdentity(Layer):
-    """A column as it is."""
-
-    def call(self, x: Any) -> Any:
-        return x
-
-
-@export(_PRIVATE)
-class TFDConcat(Layer):
-    """Concatenates the features."""
-
-    def __init__(self, axis: int, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.axis = axis
-
-    def call(self, xs: Any) -> Any:
-        return ops.concatenate(xs, axis=self.axis)
 
 
 @export("keras.utils")
@@ -284,9 +240,9 @@ class FeatureSpace(Layer):
                 or of batches.
         """
         wanted = self._adaptable()
-        columns = _columns_of(dataset, wanted)
+        columns = columns_of(dataset, wanted)
         for name in wanted:
-            self.preprocessors[name].adapt(_in_batches(columns[name]))
+            self.preprocessors[name].adapt(in_batches(columns[name]))
         self._is_adapted = True
         self.encoded_features = None
         self.one_hot_encoders.clear()
@@ -384,7 +340,7 @@ class FeatureSpace(Layer):
             raise ValueError(f"No data for the feature(s) {', '.join(missing)}.")
         columns = {name: np.asarray(data[name]) for name in self.features}
         is_row = all(column.ndim == 0 for column in columns.values())
-        columns = {name: _as_column(column) for name, column in columns.items()}
+        columns = {name: as_column(column) for name, column in columns.items()}
         outputs = self._encoded(
             columns, lambda name, _: self.one_hot_encoders.get(name)
         )
@@ -467,41 +423,3 @@ def _cardinality(name: str, layer: Any) -> int:
         f"Feature {name!r} has output_mode='one_hot', but how many categories "
         f"{type(layer).__name__} gives is not known: use output_mode='int'."
     )
-
-
-def _as_column(array: np.ndarray) -> np.ndarray:
-    if array.ndim == 0:
-        return array.reshape(1, 1)
-    return array[:, None] if array.ndim == 1 else array
-
-
-def _columns_of(dataset: Any, names: list[str]) -> dict[str, np.ndarray]:
-    """Return the columns of a data set, joined over all batches."""
-    if isinstance(dataset, dict):
-        batches: Any = [dataset]
-    elif hasattr(dataset, "__iter__"):
-        batches = batches_of(dataset)
-    else:
-        raise ValueError(
-            "`adapt` of a FeatureSpace takes a dictionary of columns, or an iterable "
-            f"of dictionaries, not {type(dataset).__name__}."
-        )
-    parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
-    for batch in batches:
-        if not isinstance(batch, dict):
-            raise ValueError(
-                "`adapt` of a FeatureSpace goes over dictionaries, by the names of "
-                f"features, not over {type(batch).__name__}."
-            )
-        for name in names:
-            if name not in batch:
-                raise ValueError(f"`adapt` got no data for the feature {name!r}.")
-            parts[name].append(_as_column(np.asarray(batch[name])))
-    if names and not parts[names[0]]:
-        raise ValueError("`adapt` got no data.")
-    return {name: np.concatenate(columns) for name, columns in parts.items()}
-
-
-def _in_batches(column: np.ndarray) -> Iterator[np.ndarray]:
-    for start in range(0, len(column), _BATCH):
-        yield column[start : start + _BATCH]

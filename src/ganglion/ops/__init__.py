@@ -19,6 +19,7 @@ from ganglion.ops import (
     complex_numbers,
     control,
     creation,
+    crossentropies,
     ctc,
     custom,
     elementary,
@@ -45,6 +46,7 @@ from ganglion.ops.choices import *
 from ganglion.ops.complex_numbers import *
 from ganglion.ops.control import *
 from ganglion.ops.creation import *
+from ganglion.ops.crossentropies import *
 from ganglion.ops.ctc import *
 from ganglion.ops.custom import *
 from ganglion.ops.dispatch import op
@@ -77,6 +79,7 @@ __all__ += choices.__all__
 __all__ += complex_numbers.__all__
 __all__ += control.__all__
 __all__ += creation.__all__
+__all__ += crossentropies.__all__
 __all__ += ctc.__all__
 __all__ += custom.__all__
 __all__ += elementary.__all__

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -110,7 +111,7 @@ class KerasTensor(Operators):
         self.call: Call | None = None
         self.index = 0
         # The Sequential whose output this is, and the number of the output.
-        self.end_of: tuple[Any, int] | None = None
+        self.end_of: tuple[weakref.ref[Any], int] | None = None
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in ("shape", "dtype", "sparse", "ragged") and name in vars(self):

@@ -403,8 +403,9 @@ def _of_a_call(tensor: KerasTensor, inputs: set[KerasTensor]) -> KerasTensor:
     """
     if tensor.end_of is None:
         return tensor
-    model, number = tensor.end_of
-    for call in model._calls:
+    reference, number = tensor.end_of
+    model = reference()
+    for call in () if model is None else model._calls:
         output: KerasTensor = tree.flatten(call.outputs)[number]
         if _is_connected(output, inputs) and not _is_connected(tensor, inputs):
             return output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import weakref
 from typing import Any
 
 import numpy as np
@@ -141,7 +142,7 @@ class Sequential(Model):
                     raise
         self._network = Network(start, tensor, any_size)
         for number, output in enumerate(self._network.flat_outputs):
-            output.end_of = self, number
+            output.end_of = weakref.ref(self), number
         self.built = True
 
     @by_calling

@@ -57,6 +57,11 @@ METHODS = {
     "softmax": lambda x: x.softmax(dim=0),
     "float": lambda x: (x > 0).float().mean(),
     "t": lambda x: x.t() @ x,
+    "median": lambda x: x.median(dim=1),
+    "to": lambda x: x.to(torch.int64).to("cpu"),
+    "where": lambda x: x.where(x > 0, x * 2),
+    "new": lambda x: x.new_ones(2, 3),
+    "index_select": lambda x: x.index_select(1, torch.tensor([2, 0])),
 }
 
 
@@ -92,6 +97,19 @@ FUNCTIONS = {
         x, torch.tensor(CLASSES), ignore_index=3, label_smoothing=0.1
     ),
     "soft labels": lambda x: F.cross_entropy(x, torch.ones(3, 4), label_smoothing=0.2),
+    "weighted classes": lambda x: F.cross_entropy(
+        x, torch.tensor(CLASSES), weight=torch.arange(1.0, 5.0), ignore_index=0
+    ),
+    "classes of pixels": lambda x: F.cross_entropy(
+        x.reshape(1, 3, 2, 2), torch.tensor([[[0, 2], [1, 1]]]), reduction="none"
+    ),
+    "nonzero": lambda x: torch.nonzero(x > 0),
+    "pad": lambda x: F.pad(x, (1, 0, 0, 2), value=3.0),
+    "linear": lambda x: F.layer_norm(F.linear(x, torch.eye(4)[:3]), (3,)),
+    "cdist": lambda x: torch.cdist(x, x + 1) + F.pairwise_distance(x, x * 2),
+    "addmm": lambda x: torch.addmm(torch.ones(3, 3), x, x.T, beta=2, alpha=0.5),
+    "lerp": lambda x: torch.lerp(x, x + 1, 0.25) + torch.full_like(x, 2.0),
+    "median": lambda x: torch.median(x),
     "nll": lambda x: F.nll_loss(
         torch.log_softmax(x, 1), torch.tensor(CLASSES), ignore_index=0
     ),
@@ -113,6 +131,14 @@ def test_functions_return_what_those_of_pytorch_do(name: str) -> None:
     theirs = as_arrays(call(torch.tensor(X)))
     for one, other in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.usefixtures("methods")
+def test_positions_are_a_matrix_as_in_pytorch() -> None:
+    positions = ops.convert_to_tensor(X > 0).nonzero()
+    np.testing.assert_array_equal(positions, np.argwhere(X > 0))
+    numbers = ops.convert_to_tensor(CLASSES[[1, 0, 1]]).unique()
+    np.testing.assert_array_equal(numbers, [1, 3])
 
 
 @pytest.mark.usefixtures("methods")

@@ -14,6 +14,7 @@ import numpy as np
 
 from ganglion import ops, random
 from ganglion.compat.pytorch_losses import LOSSES
+from ganglion.compat.pytorch_shapes import SHAPES, sizes_of
 
 # ruff: noqa: A002 (PyTorch's names of arguments)
 
@@ -31,19 +32,6 @@ def _cat(tensors: Any, dim: int = 0, axis: int | None = None) -> Any:
 
 def _stack(tensors: Any, dim: int = 0) -> Any:
     return ops.stack(tensors, axis=dim)
-
-
-def _split(tensor: Any, split_size_or_sections: Any, dim: int = 0) -> Any:
-    size, length = split_size_or_sections, tensor.shape[dim]
-    if isinstance(size, int):
-        cuts = list(range(size, length, size))
-    else:
-        cuts = [int(cut) for cut in np.cumsum(size)[:-1]]
-    return tuple(ops.split(tensor, cuts, axis=dim)) if cuts else (tensor,)
-
-
-def _chunk(input: Any, chunks: int, dim: int = 0) -> Any:
-    return _split(input, -(-input.shape[dim] // chunks), dim)
 
 
 # ---- along an axis -------------------------------------------------------------------
@@ -119,6 +107,21 @@ def _variance(root: bool) -> Callable[..., Any]:
     return spread
 
 
+def _median(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    # Of two in the middle, the lower one.
+    flat = ops.reshape(input, (-1,)) if dim is None else input
+    axis = 0 if dim is None else dim
+    order = ops.argsort(flat, axis=axis)
+    middle = (flat.shape[axis] - 1) // 2
+    where = ops.expand_dims(ops.take(order, middle, axis=axis), axis)
+    values = ops.take_along_axis(flat, where, axis=axis)
+    if dim is None:
+        return ops.squeeze(values, axis=0)
+    if keepdim:
+        return Extremes(values, where)
+    return Extremes(ops.squeeze(values, axis=axis), ops.squeeze(where, axis=axis))
+
+
 def _norm(
     input: Any,
     p: Any = "fro",
@@ -158,93 +161,6 @@ def _gather(input: Any, dim: int, index: Any) -> Any:
         for number, (_, wanted) in enumerate(sizes)
     )
     return ops.take_along_axis(input[rows], index, axis=axis)
-
-
-# ---- shapes --------------------------------------------------------------------------
-
-
-def _sizes(sizes: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the sizes of `view(2, 3)` and of `view((2, 3))`."""
-    is_one = len(sizes) == 1 and isinstance(sizes[0], (tuple, list))
-    return tuple(sizes[0]) if is_one else sizes
-
-
-def _reshape(input: Any, *shape: Any) -> Any:
-    return ops.reshape(input, _sizes(shape))
-
-
-def _flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
-    shape = tuple(input.shape)
-    if not shape:
-        return ops.reshape(input, (1,))
-    first, last = start_dim % len(shape), end_dim % len(shape)
-    size = math.prod(shape[first : last + 1])
-    return ops.reshape(input, (*shape[:first], size, *shape[last + 1 :]))
-
-
-def _permute(input: Any, *dims: Any) -> Any:
-    return ops.transpose(input, _sizes(dims))
-
-
-def _expand(input: Any, *sizes: Any) -> Any:
-    wanted = _sizes(sizes)
-    known = (1,) * (len(wanted) - len(input.shape)) + tuple(input.shape)
-    shape = tuple(
-        old if new == -1 else new for new, old in zip(wanted, known, strict=True)
-    )
-    return ops.broadcast_to(input, shape)
-
-
-def _repeat(input: Any, *sizes: Any) -> Any:
-    return ops.tile(input, _sizes(sizes))
-
-
-def _transpose(input: Any, dim0: int, dim1: int) -> Any:
-    return ops.swapaxes(input, dim0, dim1)
-
-
-def _t(input: Any) -> Any:
-    if len(input.shape) > 2:
-        raise TypeError("a matrix is expected")
-    return ops.transpose(input)
-
-
-def _squeeze(input: Any, dim: Any = None) -> Any:
-    if dim is None:
-        return ops.squeeze(input)
-    axes = [int(axis) for axis in np.atleast_1d(dim) if input.shape[axis] == 1]
-    return ops.squeeze(input, axis=axes) if axes else input
-
-
-def _unsqueeze(input: Any, dim: int) -> Any:
-    return ops.expand_dims(input, dim)
-
-
-def _unbind(input: Any, dim: int = 0) -> Any:
-    return tuple(ops.unstack(input, axis=dim))
-
-
-def _roll(input: Any, shifts: Any, dims: Any = None) -> Any:
-    return ops.roll(input, shifts, axis=dims)
-
-
-def _flip(input: Any, *dims: Any) -> Any:
-    return ops.flip(input, axis=_sizes(dims))
-
-
-def _repeat_interleave(input: Any, repeats: Any, dim: int | None = None) -> Any:
-    return ops.repeat(input, repeats, axis=dim)
-
-
-def _masked_fill(input: Any, mask: Any, value: Any) -> Any:
-    return ops.where(mask, ops.cast(value, input.dtype), input)
-
-
-def _triangle(op: Callable[..., Any]) -> Callable[..., Any]:
-    def part(input: Any, diagonal: int = 0) -> Any:
-        return op(input, k=diagonal)
-
-    return part
 
 
 # ---- element by element --------------------------------------------------------------
@@ -312,7 +228,56 @@ def _rsub(input: Any, other: Any) -> Any:
 
 
 def _einsum(equation: str, *operands: Any) -> Any:
-    return ops.einsum(equation, *_sizes(operands))
+    return ops.einsum(equation, *sizes_of(operands))
+
+
+def _lerp(input: Any, end: Any, weight: Any) -> Any:
+    return input + weight * (end - input)
+
+
+def _addmm(input: Any, mat1: Any, mat2: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+    return beta * input + alpha * ops.matmul(mat1, mat2)
+
+
+def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
+    product = ops.matmul(input, ops.transpose(weight))
+    return product if bias is None else product + bias
+
+
+def _layer_norm(
+    input: Any,
+    normalized_shape: Any,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+) -> Any:
+    axes = tuple(range(-len(normalized_shape), 0))
+    mean, variance = ops.moments(input, axes, keepdims=True)
+    result = (input - mean) * ops.rsqrt(variance + eps)
+    result = result if weight is None else result * weight
+    return result if bias is None else result + bias
+
+
+def _cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: Any = None) -> Any:
+    apart = ops.expand_dims(x1, -2) - ops.expand_dims(x2, -3)
+    return _norm(apart, p, -1)
+
+
+def _pairwise_distance(
+    x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Any:
+    return _norm(x1 - x2 + eps, p, -1, keepdim)
+
+
+def _like(draw: Callable[..., Any]) -> Callable[..., Any]:
+    def drawn(input: Any) -> Any:
+        return draw(tuple(input.shape), dtype=input.dtype.name)
+
+    return drawn
+
+
+def _full_like(input: Any, fill_value: Any) -> Any:
+    return ops.full_like(input, fill_value)
 
 
 def _allclose(
@@ -338,6 +303,8 @@ ones_like zeros_like logical_and logical_or logical_not logical_xor outer dot se
 softsign floor_divide negative multiply swapaxes broadcast_to tile hstack vstack
 diagonal"""
 _RENAMED = {
+    "linalg_inv": "inv", "linalg_det": "det", "inverse": "inv", "det": "det",
+    "atan2": "arctan2", "empty_like": "zeros_like", "trace": "trace", "diag": "diag",
     "absolute": "abs", "mm": "matmul", "bmm": "matmul", "mv": "matmul",
     "neg": "negative", "pow": "power", "mul": "multiply", "remainder": "mod",
     "eq": "equal", "ne": "not_equal", "gt": "greater", "ge": "greater_equal",
@@ -349,8 +316,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: getattr(ops, op) for name, op in _RENAMED.items()},
     **dict.fromkeys(("cat", "concat", "concatenate"), _cat),
     "stack": _stack,
-    "split": _split,
-    "chunk": _chunk,
     **{
         name: _by_dim(getattr(ops, name))
         for name in ("mean", "sum", "prod", "argmax", "argmin", "any", "all")
@@ -362,36 +327,20 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "min": _extreme(ops.min, ops.argmin, ops.minimum),
     **{
         name: _along(getattr(ops, name))
-        for name in ("softmax", "log_softmax", "cumsum")
+        for name in ("softmax", "log_softmax", "cumsum", "cumprod")
     },
     "topk": _topk,
     "argsort": _argsort,
     "sort": _sort,
     "var": _variance(root=False),
     "std": _variance(root=True),
+    "median": _median,
     "norm": _norm,
     "linalg_norm": _linalg_norm,
     "linalg_vector_norm": _linalg_norm,
     "normalize": _normalize,
     "cosine_similarity": _cosine_similarity,
     "gather": _gather,
-    "reshape": _reshape,
-    "flatten": _flatten,
-    "permute": _permute,
-    "expand": _expand,
-    "repeat": _repeat,
-    "transpose": _transpose,
-    "swapdims": _transpose,
-    "t": _t,
-    "squeeze": _squeeze,
-    "unsqueeze": _unsqueeze,
-    "unbind": _unbind,
-    "roll": _roll,
-    "flip": _flip,
-    "repeat_interleave": _repeat_interleave,
-    "masked_fill": _masked_fill,
-    "tril": _triangle(ops.tril),
-    "triu": _triangle(ops.triu),
     **dict.fromkeys(("clamp", "clip"), _clamp),
     "relu": _relu,
     "leaky_relu": _leaky_relu,
@@ -406,8 +355,19 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "subtract": _scaled(ops.subtract),
     "__rsub__": _rsub,
     **dict.fromkeys(("div", "divide", "true_divide"), _div),
+    "lerp": _lerp,
+    "addmm": _addmm,
+    "baddbmm": _addmm,
+    "linear": _linear,
+    "layer_norm": _layer_norm,
+    "cdist": _cdist,
+    "pairwise_distance": _pairwise_distance,
+    "rand_like": _like(random.uniform),
+    "randn_like": _like(random.normal),
+    "full_like": _full_like,
     "einsum": _einsum,
     "allclose": _allclose,
     "equal": _equal,
+    **SHAPES,
     **LOSSES,
 }

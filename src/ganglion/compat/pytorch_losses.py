@@ -48,54 +48,61 @@ def _smooth_l1_loss(
 def _cross_entropy(
     input: Any,
     target: Any,
+    weight: Any = None,
     reduction: str = "mean",
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
     **rest: Any,
 ) -> Any:
-    if len(input.shape) != 2:
-        raise TypeError("only of rows of logits")
     logs = ops.log_softmax(input, axis=1)
+    if np.dtype(target.dtype).kind != "f":
+        return _nll_loss(
+            logs, target, weight, reduction, ignore_index, label_smoothing, **rest
+        )
+    if weight is not None:
+        rest["weight"] = weight
+    losses = -ops.sum(target * logs, axis=1)
     uniform = -ops.mean(logs, axis=1)
-    if np.dtype(target.dtype).kind == "f":
-        losses = -ops.sum(target * logs, axis=1)
-        smooth = (1 - label_smoothing) * losses + label_smoothing * uniform
-        return _reduced(smooth, reduction, rest)
-    if not label_smoothing:
-        return _nll_loss(logs, target, reduction, ignore_index, **rest)
-    losses, is_there = _of_classes(logs, target, ignore_index)
     smooth = (1 - label_smoothing) * losses + label_smoothing * uniform
-    return _of_those(smooth, is_there, reduction, rest)
+    return _reduced(smooth, reduction, rest)
 
 
 def _nll_loss(
     input: Any,
     target: Any,
+    weight: Any = None,
     reduction: str = "mean",
     ignore_index: int = -100,
+    label_smoothing: float = 0.0,
     **rest: Any,
 ) -> Any:
-    if len(input.shape) != 2:
-        raise TypeError("only of rows of logarithms")
-    losses, is_there = _of_classes(input, target, ignore_index)
-    return _of_those(losses, is_there, reduction, rest)
-
-
-def _of_classes(logs: Any, target: Any, ignore_index: int) -> tuple[Any, Any]:
-    """Return the loss of each row, and which rows count."""
-    numbers = ops.cast(ops.convert_to_tensor(target), "int32")
-    is_there = ops.not_equal(numbers, ignore_index)
-    numbers = ops.expand_dims(ops.where(is_there, numbers, 0), 1)
-    losses = -ops.squeeze(ops.take_along_axis(logs, numbers, axis=1), axis=1)
-    return losses, is_there
-
-
-def _of_those(losses: Any, is_there: Any, reduction: str, rest: Any) -> Any:
-    counted = ops.where(is_there, losses, 0.0)
+    classes = input.shape[1]
+    shape = tuple(ops.shape(ops.convert_to_tensor(target)))
+    logs = ops.reshape(ops.moveaxis(input, 1, -1), (-1, classes))
+    flat = ops.reshape(ops.convert_to_tensor(target), (-1,))
+    losses, counts = _of_classes(logs, flat, ignore_index, weight)
+    if label_smoothing:
+        if weight is not None:
+            raise TypeError("`weight` is not supported with `label_smoothing`")
+        uniform = -ops.mean(logs, axis=1) * counts
+        losses = (1 - label_smoothing) * losses + label_smoothing * uniform
     if reduction == "mean":
-        count = ops.sum(ops.cast(is_there, losses.dtype))
-        return _reduced(counted, "sum", rest) / count
-    return _reduced(counted, reduction, rest)
+        return _reduced(losses, "sum", rest) / ops.sum(counts)
+    return _reduced(ops.reshape(losses, shape), reduction, rest)
+
+
+def _of_classes(
+    logs: Any, target: Any, ignore_index: int, weight: Any
+) -> tuple[Any, Any]:
+    """Return the loss of each row, and how much the row counts."""
+    numbers = ops.cast(target, "int32")
+    is_there = ops.not_equal(numbers, ignore_index)
+    numbers = ops.where(is_there, numbers, 0)
+    counts = ops.cast(is_there, logs.dtype)
+    if weight is not None:
+        counts = counts * ops.take(weight, numbers)
+    found = ops.take_along_axis(logs, ops.expand_dims(numbers, 1), axis=1)
+    return -ops.squeeze(found, axis=1) * counts, counts
 
 
 def _binary_cross_entropy(

@@ -16,14 +16,25 @@ import numpy as np
 from ganglion import ops
 from ganglion.compat.pytorch import numbers_of
 from ganglion.compat.pytorch_functions import FUNCTIONS
+from ganglion.compat.pytorch_shapes import sizes_of
 from ganglion.compiler.ir.graph import ArrayMethods, Value
-from ganglion.tensors import Tensor
+from ganglion.tensors import Tensor, check_devices
 
 _IN_NUMPYS_WORDS = {"axis", "axes", "keepdims", "out", "ddof", "order"}
 # Functions that PyTorch's tensors do not have as methods.
 _NO_METHODS = {"__rsub__", "einsum", "one_hot", "where", "linalg_norm", "dropout"}
 _NO_METHODS |= {name for name in FUNCTIONS if name.endswith(("_loss", "_like", "_div"))}
-_NO_METHODS |= {"cat", "concat", "concatenate", "stack", "hstack", "vstack"}
+_NO_METHODS |= {"linalg_inv", "linalg_det", "linear", "layer_norm", "embedding", "pad"}
+_NO_METHODS |= {
+    "cdist",
+    "pairwise_distance",
+    "cat",
+    "concat",
+    "concatenate",
+    "stack",
+    "hstack",
+    "vstack",
+}
 _TYPES = {
     "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16",
     "long": "int64", "int": "int32", "bool": "bool",
@@ -62,6 +73,26 @@ def _itself(x: Any, *args: Any, **kwargs: Any) -> Any:
     return x
 
 
+def _to(x: Any, *args: Any, **options: Any) -> Any:
+    for wanted in (*args, *options.values()):
+        if str(wanted).startswith("torch."):
+            x = ops.cast(x, str(wanted).removeprefix("torch."))
+        elif not isinstance(wanted, bool):  # `non_blocking`, `copy`
+            check_devices("Tensor", wanted)
+    return x
+
+
+def _new(value: float) -> Callable[..., Any]:
+    def filled(x: Any, *sizes: Any) -> Any:
+        return ops.full(sizes_of(sizes), value, dtype=x.dtype.name)
+
+    return filled
+
+
+def _where(x: Any, condition: Any, other: Any) -> Any:
+    return ops.where(condition, x, other)
+
+
 def _sizes_of(x: Any, other: Any) -> Any:
     return ops.reshape(x, tuple(other.shape))
 
@@ -78,6 +109,11 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "expand_as": lambda x, other: ops.broadcast_to(x, tuple(other.shape)),
     "type": _as_type,
     "type_as": lambda x, other: ops.cast(x, str(other.dtype).removeprefix("torch.")),
+    "to": _to,
+    "where": _where,
+    "new_zeros": _new(0.0),
+    "new_ones": _new(1.0),
+    "nelement": lambda x: int(_counted(x)),
     "dim": lambda x: len(x.shape),
     "numel": _counted,
     "clone": _itself,

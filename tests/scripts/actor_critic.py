@@ -31,7 +31,9 @@ for episode in range(3):
         losses = []
         for log, value, expected in zip(logs, values, returns):
             losses.append(-log * float(expected - float(value)))
-            losses.append(huber(tf.expand_dims(value, 0), tf.constant([expected], tf.float32)))
+            losses.append(
+                huber(tf.expand_dims(value, 0), tf.constant([expected], tf.float32))
+            )
         loss = sum(losses)
     grads = tape.gradient(loss, model.trainable_variables)
     optimizer.apply_gradients(zip(grads, model.trainable_variables))

@@ -18,8 +18,15 @@ model = keras.Sequential(
 )
 model.compile(optimizer=keras.optimizers.Adam(learning_rate=0.005), loss="mse")
 history = model.fit(
-    windows, windows, epochs=2, batch_size=36, validation_split=0.25, verbose=0,
-    callbacks=[keras.callbacks.EarlyStopping(monitor="val_loss", patience=5, mode="min")],
+    windows,
+    windows,
+    epochs=2,
+    batch_size=36,
+    validation_split=0.25,
+    verbose=0,
+    callbacks=[
+        keras.callbacks.EarlyStopping(monitor="val_loss", patience=5, mode="min")
+    ],
 )
 print(f"loss: {history.history['loss'][0]:.5f}")
 print(f"validation loss: {history.history['val_loss'][0]:.5f}")

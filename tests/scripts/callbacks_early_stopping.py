@@ -20,7 +20,9 @@ class Watch(keras.callbacks.Callback):
 
 rng = np.random.default_rng(11)
 x, y = rng.normal(size=(40, 3)), rng.normal(size=(40, 1))
-model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(6, "relu"), keras.layers.Dense(1)])
+model = keras.Sequential(
+    [keras.Input((3,)), keras.layers.Dense(6, "relu"), keras.layers.Dense(1)]
+)
 model.compile(keras.optimizers.SGD(0.2), "mse")
 watch = Watch()
 model.fit(

@@ -19,10 +19,16 @@ def build(rate):
 
 model = build(0.01)
 history = model.fit(
-    x, y, epochs=4, batch_size=8, verbose=0,
+    x,
+    y,
+    epochs=4,
+    batch_size=8,
+    verbose=0,
     callbacks=[
         keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.9),
-        keras.callbacks.ModelCheckpoint("{epoch:02d}.weights.h5", save_weights_only=True),
+        keras.callbacks.ModelCheckpoint(
+            "{epoch:02d}.weights.h5", save_weights_only=True
+        ),
     ],
 )
 print(f"loss: {history.history['loss'][0]:.5f}")

@@ -22,7 +22,9 @@ class Share(keras.metrics.Metric):
         self.count = self.add_weight(name="count", initializer="zeros")
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        right = ops.cast((y_pred > 0.5) == (ops.cast(y_true, "float32") > 0.5), "float32")
+        right = ops.cast(
+            (y_pred > 0.5) == (ops.cast(y_true, "float32") > 0.5), "float32"
+        )
         self.hits.assign_add(ops.sum(right))
         self.count.assign_add(ops.cast(ops.size(right), "float32"))
 
@@ -39,7 +41,14 @@ class Sparse(keras.layers.Layer):
 rng = np.random.default_rng(20)
 x = rng.normal(size=(40, 5)).astype("float32")
 y = (x.sum(axis=1, keepdims=True) > 0).astype("float32")
-model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(6, "relu"), Sparse(), keras.layers.Dense(1, "sigmoid")])
+model = keras.Sequential(
+    [
+        keras.Input((5,)),
+        keras.layers.Dense(6, "relu"),
+        Sparse(),
+        keras.layers.Dense(1, "sigmoid"),
+    ]
+)
 model.compile("adam", Focal(gamma=1.5), metrics=[Share()])
 history = model.fit(x, y, batch_size=8, epochs=2, verbose=0)
 print(f"loss: {history.history['loss'][0]:.5f}")

@@ -26,7 +26,11 @@ h = layers.GlobalAveragePooling2D(keepdims=True)(h)
 h = layers.Conv2D(4, 1)(h)
 outputs = layers.Softmax()(layers.Reshape((4,))(h))
 model = keras.Model(inputs, outputs)
-model.compile(keras.optimizers.RMSprop(0.01, momentum=0.9), keras.losses.CategoricalCrossentropy(label_smoothing=0.1), metrics=["accuracy"])
+model.compile(
+    keras.optimizers.RMSprop(0.01, momentum=0.9),
+    keras.losses.CategoricalCrossentropy(label_smoothing=0.1),
+    metrics=["accuracy"],
+)
 history = model.fit(x, y, batch_size=5, epochs=2, verbose=0)
 print(f"loss: {history.history['loss'][0]:.4f}")
 print(f"parameters: {float(model.count_params()):.1f}")

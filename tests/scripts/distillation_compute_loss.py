@@ -13,13 +13,23 @@ class Distiller(keras.Model):
         super().__init__()
         self.student, self.teacher = student, teacher
 
-    def compile(self, optimizer, metrics, student_loss_fn, distillation_loss_fn, alpha, temperature):
+    def compile(
+        self,
+        optimizer,
+        metrics,
+        student_loss_fn,
+        distillation_loss_fn,
+        alpha,
+        temperature,
+    ):
         super().compile(optimizer=optimizer, metrics=metrics)
         self.student_loss_fn = student_loss_fn
         self.distillation_loss_fn = distillation_loss_fn
         self.alpha, self.temperature = alpha, temperature
 
-    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
+    ):
         teacher_pred = self.teacher(x, training=False)
         student_loss = self.student_loss_fn(y, y_pred)
         distillation_loss = self.distillation_loss_fn(
@@ -33,7 +43,9 @@ class Distiller(keras.Model):
 
 
 def network(width, name):
-    return keras.Sequential([keras.Input((6,)), layers.Dense(width, "relu"), layers.Dense(3)], name=name)
+    return keras.Sequential(
+        [keras.Input((6,)), layers.Dense(width, "relu"), layers.Dense(3)], name=name
+    )
 
 
 teacher, student = network(16, "teacher"), network(4, "student")

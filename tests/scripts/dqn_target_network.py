@@ -8,7 +8,11 @@ rng = np.random.default_rng(39)
 
 def q_network():
     return keras.Sequential(
-        [keras.Input((3,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(2)]
+        [
+            keras.Input((3,)),
+            keras.layers.Dense(8, activation="relu"),
+            keras.layers.Dense(2),
+        ]
     )
 
 

@@ -5,7 +5,9 @@ import numpy as np
 rng = np.random.default_rng(55)
 x, y = rng.normal(size=(24, 4)), rng.normal(size=(24, 1))
 optimizers = {
-    "ema": keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.9, ema_overwrite_frequency=3),
+    "ema": keras.optimizers.SGD(
+        0.1, use_ema=True, ema_momentum=0.9, ema_overwrite_frequency=3
+    ),
     "decay": keras.optimizers.AdamW(0.02, weight_decay=0.1),
     "clipped": keras.optimizers.Adam(0.02, clipvalue=0.05, amsgrad=True),
     "ftrl": keras.optimizers.Ftrl(0.1, l1_regularization_strength=0.01),

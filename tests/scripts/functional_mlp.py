@@ -9,7 +9,9 @@ y = (x[:, 0] * x[:, 1] > 0).astype("float32")
 
 inputs = keras.Input(shape=(8,), name="table")
 h = layers.Dense(16, activation="relu")(inputs)
-h = layers.Dense(16, activation="tanh", kernel_regularizer=keras.regularizers.l2(1e-3))(h)
+h = layers.Dense(16, activation="tanh", kernel_regularizer=keras.regularizers.l2(1e-3))(
+    h
+)
 outputs = layers.Dense(1, activation="sigmoid")(h)
 model = keras.Model(inputs, outputs, name="mlp")
 model.compile(

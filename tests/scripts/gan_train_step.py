@@ -51,12 +51,16 @@ class GAN(keras.Model):
         noise = tf.random.normal(shape=(batch_size, self.latent_dim))
         generated = self.generator(noise)
         combined = tf.concat([generated, real_images], axis=0)
-        labels = tf.concat([tf.ones((batch_size, 1)), tf.zeros((batch_size, 1))], axis=0)
+        labels = tf.concat(
+            [tf.ones((batch_size, 1)), tf.zeros((batch_size, 1))], axis=0
+        )
         with tf.GradientTape() as tape:
             predictions = self.discriminator(combined)
             d_loss = self.loss_fn(labels, predictions)
         grads = tape.gradient(d_loss, self.discriminator.trainable_weights)
-        self.d_optimizer.apply_gradients(zip(grads, self.discriminator.trainable_weights))
+        self.d_optimizer.apply_gradients(
+            zip(grads, self.discriminator.trainable_weights)
+        )
 
         noise = tf.random.normal(shape=(batch_size, self.latent_dim))
         with tf.GradientTape() as tape:

@@ -18,7 +18,9 @@ with h5py.File("rows.h5", "r") as file:
         ]
     )
     model.compile(keras.optimizers.Adadelta(0.5), "mae")
-    history = model.fit(file["x"], file["y"], batch_size=10, epochs=2, shuffle=False, verbose=0)
+    history = model.fit(
+        file["x"], file["y"], batch_size=10, epochs=2, shuffle=False, verbose=0
+    )
     print(f"loss: {history.history['loss'][0]:.5f}")
     print(f"second loss: {history.history['loss'][1]:.5f}")
     print(f"test loss: {model.evaluate(file['x'], file['y'], verbose=0):.5f}")

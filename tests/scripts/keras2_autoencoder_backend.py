@@ -14,7 +14,9 @@ outputs = Dense(10, activation="sigmoid")(code)
 
 
 def loss(y_true, y_pred):
-    return K.mean(K.square(y_pred - y_true), axis=-1) + 0.01 * K.sum(K.abs(y_pred), axis=-1)
+    return K.mean(K.square(y_pred - y_true), axis=-1) + 0.01 * K.sum(
+        K.abs(y_pred), axis=-1
+    )
 
 
 model = Model(input=inputs, output=outputs)

@@ -25,7 +25,9 @@ model.add(Flatten())
 model.add(Dense(8))
 model.add(Activation("hard_sigmoid"))
 model.add(Dense(3, activation="softmax"))
-model.compile(loss="categorical_crossentropy", optimizer=Adadelta(), metrics=["accuracy"])
+model.compile(
+    loss="categorical_crossentropy", optimizer=Adadelta(), metrics=["accuracy"]
+)
 print("rate: {:.3f}".format(float(K.get_value(model.optimizer.lr))))
 history = model.fit(x_train, y_train, batch_size=8, epochs=3, verbose=0)
 print("loss: {:.5f}".format(history.history["loss"][0]))

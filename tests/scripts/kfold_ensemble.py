@@ -31,5 +31,7 @@ for number, held_out in enumerate(folds):
     print(f"mae {number}: {mae:.5f}")
     models.append(model)
 inputs = keras.Input((6,))
-ensemble = keras.Model(inputs, keras.layers.average([model(inputs) for model in models]))
+ensemble = keras.Model(
+    inputs, keras.layers.average([model(inputs) for model in models])
+)
 print(f"mean: {ensemble.predict(x, verbose=0).mean():.5f}")

@@ -26,4 +26,6 @@ print(f"changed loss: {model.evaluate(x, y, verbose=0):.5f}")
 config = model.get_config()
 twin = keras.Model.from_config(config)
 twin.set_weights(model.get_weights())
-print("same:", bool(np.allclose(twin.predict(x, verbose=0), model.predict(x, verbose=0))))
+print(
+    "same:", bool(np.allclose(twin.predict(x, verbose=0), model.predict(x, verbose=0)))
+)

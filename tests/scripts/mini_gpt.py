@@ -25,8 +25,14 @@ class Decoder(layers.Layer):
     def __init__(self, width, heads):
         super().__init__()
         self.attend = layers.MultiHeadAttention(heads, width // heads)
-        self.wide, self.narrow = layers.Dense(2 * width, activation="gelu"), layers.Dense(width)
-        self.norm1, self.norm2 = layers.LayerNormalization(), layers.LayerNormalization()
+        self.wide, self.narrow = (
+            layers.Dense(2 * width, activation="gelu"),
+            layers.Dense(width),
+        )
+        self.norm1, self.norm2 = (
+            layers.LayerNormalization(),
+            layers.LayerNormalization(),
+        )
 
     def call(self, x):
         h = self.norm1(x)

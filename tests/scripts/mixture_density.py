@@ -13,7 +13,9 @@ def mixture_loss(y_true, y_pred):
     logits, means, log_scales = ops.split(y_pred, 3, axis=-1)
     weights = ops.log_softmax(logits, axis=-1)
     error = (y_true - means) * ops.exp(-log_scales)
-    density = weights - log_scales - 0.5 * ops.square(error) - 0.5 * float(np.log(2 * np.pi))
+    density = (
+        weights - log_scales - 0.5 * ops.square(error) - 0.5 * float(np.log(2 * np.pi))
+    )
     return -ops.logsumexp(density, axis=-1)
 
 

@@ -11,7 +11,9 @@ inputs = keras.Input((4, 3))
 scores = keras.layers.Dense(1)(inputs)
 weights = ops.softmax(scores, axis=1)
 pooled = ops.sum(inputs * weights, axis=1)
-spread = ops.sqrt(ops.mean(ops.square(inputs - ops.expand_dims(pooled, 1)), axis=1) + 1e-6)
+spread = ops.sqrt(
+    ops.mean(ops.square(inputs - ops.expand_dims(pooled, 1)), axis=1) + 1e-6
+)
 joined = ops.concatenate([pooled, spread, ops.max(inputs, axis=1)], axis=-1)
 outputs = keras.layers.Dense(1)(keras.activations.gelu(keras.layers.Dense(8)(joined)))
 model = keras.Model(inputs, outputs)

@@ -17,7 +17,9 @@ model = keras.Sequential(
         keras.layers.Dense(2),
     ]
 )
-schedule = keras.optimizers.schedules.ExponentialDecay(0.05, decay_steps=4, decay_rate=0.8)
+schedule = keras.optimizers.schedules.ExponentialDecay(
+    0.05, decay_steps=4, decay_rate=0.8
+)
 optimizer = keras.optimizers.Adam(schedule)
 loss_fn = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 train_loss, test_loss = keras.metrics.Mean(), keras.metrics.Mean()

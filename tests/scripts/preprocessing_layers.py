@@ -18,13 +18,21 @@ buckets.adapt(ages)
 columns = [
     np.asarray(normalize(ages)),
     np.asarray(lookup(kinds)),
-    np.asarray(buckets(ages))[:, 0] if np.asarray(buckets(ages)).ndim == 3 else np.asarray(buckets(ages)),
-    np.asarray(layers.CategoryEncoding(num_tokens=10, output_mode="one_hot")(codes // 10)),
+    np.asarray(buckets(ages))[:, 0]
+    if np.asarray(buckets(ages)).ndim == 3
+    else np.asarray(buckets(ages)),
+    np.asarray(
+        layers.CategoryEncoding(num_tokens=10, output_mode="one_hot")(codes // 10)
+    ),
 ]
 x = np.concatenate([column.reshape(60, -1) for column in columns], axis=1)
 print("columns:", x.shape)
-model = keras.Sequential([keras.Input((x.shape[1],)), layers.Dense(8, "relu"), layers.Dense(1, "sigmoid")])
-model.compile("adam", "binary_crossentropy", metrics=["accuracy", keras.metrics.AUC(name="auc")])
+model = keras.Sequential(
+    [keras.Input((x.shape[1],)), layers.Dense(8, "relu"), layers.Dense(1, "sigmoid")]
+)
+model.compile(
+    "adam", "binary_crossentropy", metrics=["accuracy", keras.metrics.AUC(name="auc")]
+)
 history = model.fit(x, y, epochs=2, batch_size=20, verbose=0)
 print(f"loss: {history.history['loss'][0]:.5f}")
 print(f"auc: {history.history['auc'][0]:.4f}")

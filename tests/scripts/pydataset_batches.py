@@ -28,6 +28,8 @@ model = keras.Sequential(
 )
 model.compile("adam", "mse")
 train = Shapes(6, 8, workers=2, use_multiprocessing=False, max_queue_size=4)
-history = model.fit(train, epochs=2, validation_data=Shapes(2, 8), shuffle=False, verbose=0)
+history = model.fit(
+    train, epochs=2, validation_data=Shapes(2, 8), shuffle=False, verbose=0
+)
 print(f"loss: {history.history['loss'][0]:.6f}")
 print(f"validation loss: {history.history['val_loss'][1]:.6f}")

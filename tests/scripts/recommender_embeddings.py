@@ -12,8 +12,12 @@ ratings = ((pairs[:, 0] + pairs[:, 1]) % 5 / 4.0).astype("float32")
 class RecommenderNet(keras.Model):
     def __init__(self, users, films, size, **kwargs):
         super().__init__(**kwargs)
-        self.user = layers.Embedding(users, size, embeddings_initializer="he_normal",
-                                     embeddings_regularizer=keras.regularizers.l2(1e-6))
+        self.user = layers.Embedding(
+            users,
+            size,
+            embeddings_initializer="he_normal",
+            embeddings_regularizer=keras.regularizers.l2(1e-6),
+        )
         self.user_bias = layers.Embedding(users, 1)
         self.film = layers.Embedding(films, size, embeddings_initializer="he_normal")
         self.film_bias = layers.Embedding(films, 1)
@@ -26,9 +30,17 @@ class RecommenderNet(keras.Model):
 
 
 model = RecommenderNet(12, 15, 6)
-model.compile(loss=tf.keras.losses.BinaryCrossentropy(),
-              optimizer=keras.optimizers.Adam(learning_rate=0.01))
-history = model.fit(x=pairs[:80], y=ratings[:80], batch_size=16, epochs=2, verbose=0,
-                    validation_data=(pairs[80:], ratings[80:]))
+model.compile(
+    loss=tf.keras.losses.BinaryCrossentropy(),
+    optimizer=keras.optimizers.Adam(learning_rate=0.01),
+)
+history = model.fit(
+    x=pairs[:80],
+    y=ratings[:80],
+    batch_size=16,
+    epochs=2,
+    verbose=0,
+    validation_data=(pairs[80:], ratings[80:]),
+)
 print(f"loss: {history.history['loss'][0]:.5f}")
 print(f"validation loss: {history.history['val_loss'][0]:.5f}")

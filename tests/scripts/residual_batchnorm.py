@@ -9,8 +9,14 @@ def block(x, filters, stride=1):
     if stride != 1 or x.shape[-1] != filters:
         shortcut = layers.Conv2D(filters, 1, strides=stride, use_bias=False)(x)
         shortcut = layers.BatchNormalization()(shortcut)
-    x = layers.Conv2D(filters, 3, strides=stride, padding="same", use_bias=False,
-                      kernel_regularizer=regularizers.L2(1e-4))(x)
+    x = layers.Conv2D(
+        filters,
+        3,
+        strides=stride,
+        padding="same",
+        use_bias=False,
+        kernel_regularizer=regularizers.L2(1e-4),
+    )(x)
     x = layers.BatchNormalization()(x)
     x = layers.ReLU()(x)
     x = layers.Conv2D(filters, 3, padding="same", use_bias=False)(x)
@@ -25,8 +31,11 @@ inputs = keras.Input((8, 8, 2))
 h = block(block(inputs, 4), 6, stride=2)
 outputs = layers.Dense(3, activation="softmax")(layers.GlobalAveragePooling2D()(h))
 model = keras.Model(inputs, outputs)
-model.compile(keras.optimizers.SGD(0.05, momentum=0.9, nesterov=True),
-              "sparse_categorical_crossentropy", metrics=["accuracy"])
+model.compile(
+    keras.optimizers.SGD(0.05, momentum=0.9, nesterov=True),
+    "sparse_categorical_crossentropy",
+    metrics=["accuracy"],
+)
 history = model.fit(x, y, batch_size=8, epochs=2, verbose=0)
 print(f"loss: {history.history['loss'][0]:.5f}")
 print(f"second loss: {history.history['loss'][1]:.5f}")

@@ -11,11 +11,17 @@ class MinimalCell(layers.Layer):
         self.state_size = units
 
     def build(self, input_shape):
-        self.kernel = self.add_weight(shape=(input_shape[-1], self.units), initializer="uniform", name="kernel")
-        self.recurrent = self.add_weight(shape=(self.units, self.units), initializer="orthogonal", name="recurrent")
+        self.kernel = self.add_weight(
+            shape=(input_shape[-1], self.units), initializer="uniform", name="kernel"
+        )
+        self.recurrent = self.add_weight(
+            shape=(self.units, self.units), initializer="orthogonal", name="recurrent"
+        )
 
     def call(self, inputs, states):
-        output = ops.tanh(ops.matmul(inputs, self.kernel) + ops.matmul(states[0], self.recurrent))
+        output = ops.tanh(
+            ops.matmul(inputs, self.kernel) + ops.matmul(states[0], self.recurrent)
+        )
         return output, [output]
 
 

@@ -28,13 +28,17 @@ def smooth_l1(y_true, y_pred):
 
 rng = np.random.default_rng(13)
 x, y = rng.normal(size=(30, 5)), rng.normal(size=(30, 2))
-model = keras.Sequential([keras.Input((5,)), Scale(0.5), layers.Dense(6, "swish"), layers.Dense(2)])
+model = keras.Sequential(
+    [keras.Input((5,)), Scale(0.5), layers.Dense(6, "swish"), layers.Dense(2)]
+)
 model.compile("adam", smooth_l1)
 history = model.fit(x, y, epochs=2, batch_size=10, verbose=0)
 print(f"loss: {history.history['loss'][0]:.5f}")
 model.save("model.keras")
 loaded = keras.models.load_model("model.keras")
-np.testing.assert_allclose(loaded.predict(x, verbose=0), model.predict(x, verbose=0), rtol=1e-5)
+np.testing.assert_allclose(
+    loaded.predict(x, verbose=0), model.predict(x, verbose=0), rtol=1e-5
+)
 history = loaded.fit(x, y, epochs=1, batch_size=10, verbose=0)
 print(f"resumed loss: {history.history['loss'][0]:.5f}")
 copy = keras.models.clone_model(model)

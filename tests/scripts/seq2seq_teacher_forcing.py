@@ -18,7 +18,9 @@ decoder_lstm = LSTM(UNITS, return_sequences=True, return_state=True)
 decoder_outputs, _, _ = decoder_lstm(decoder_inputs, initial_state=encoder_states)
 decoder_dense = Dense(TOKENS, activation="softmax")
 model = Model([encoder_inputs, decoder_inputs], decoder_dense(decoder_outputs))
-model.compile(optimizer="rmsprop", loss="categorical_crossentropy", metrics=["accuracy"])
+model.compile(
+    optimizer="rmsprop", loss="categorical_crossentropy", metrics=["accuracy"]
+)
 history = model.fit([source, shifted], target, batch_size=10, epochs=2, verbose=0)
 print(f"loss: {history.history['loss'][0]:.5f}")
 print(f"second loss: {history.history['loss'][1]:.5f}")

@@ -20,7 +20,9 @@ model = Sequential(
     ]
 )
 model.compile(loss="categorical_crossentropy", optimizer="rmsprop", metrics=["acc"])
-history = model.fit(images, targets, epochs=2, batch_size=12, validation_split=0.25, verbose=0)
+history = model.fit(
+    images, targets, epochs=2, batch_size=12, validation_split=0.25, verbose=0
+)
 for name, values in sorted(history.history.items()):
     print(f"{name}: {values[0]:.5f}")
 print("parameters:", model.count_params())

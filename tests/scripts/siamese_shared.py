@@ -23,7 +23,9 @@ h = layers.Dense(8, activation="tanh")(layers.Flatten()(image))
 embed = keras.Model(image, layers.Dense(4)(h), name="embed")
 first, second = keras.Input((6, 6)), keras.Input((6, 6))
 distance = layers.Lambda(
-    lambda pair: ops.sqrt(ops.sum(ops.square(pair[0] - pair[1]), axis=1, keepdims=True) + 1e-9),
+    lambda pair: ops.sqrt(
+        ops.sum(ops.square(pair[0] - pair[1]), axis=1, keepdims=True) + 1e-9
+    ),
     output_shape=(1,),
 )([embed(first), embed(second)])
 model = keras.Model([first, second], distance)

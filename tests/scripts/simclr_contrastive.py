@@ -19,7 +19,9 @@ class Contrastive(keras.Model):
         first, second = ops.normalize(first, axis=1), ops.normalize(second, axis=1)
         similarities = ops.matmul(first, ops.transpose(second)) / self.temperature
         labels = ops.arange(ops.shape(first)[0])
-        there = keras.losses.sparse_categorical_crossentropy(labels, similarities, from_logits=True)
+        there = keras.losses.sparse_categorical_crossentropy(
+            labels, similarities, from_logits=True
+        )
         back = keras.losses.sparse_categorical_crossentropy(
             labels, ops.transpose(similarities), from_logits=True
         )
@@ -40,7 +42,9 @@ class Contrastive(keras.Model):
 rng = np.random.default_rng(36)
 x = rng.normal(size=(32, 8)).astype("float32")
 views = [x + rng.normal(scale=0.1, size=x.shape).astype("float32") for _ in range(2)]
-encoder = keras.Sequential([keras.Input((8,)), layers.Dense(12, "relu"), layers.Dense(6)])
+encoder = keras.Sequential(
+    [keras.Input((8,)), layers.Dense(12, "relu"), layers.Dense(6)]
+)
 head = keras.Sequential([keras.Input((6,)), layers.Dense(4)])
 model = Contrastive(encoder, head)
 model.compile(optimizer=keras.optimizers.Adam(0.01))

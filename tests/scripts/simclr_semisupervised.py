@@ -33,13 +33,17 @@ class Contrastive(keras.Model):
         one, other = ops.normalize(one, axis=1), ops.normalize(other, axis=1)
         similarity = ops.matmul(one, ops.transpose(other)) / 0.1
         rows = ops.arange(ops.shape(one)[0])
-        return keras.losses.sparse_categorical_crossentropy(rows, similarity, from_logits=True)
+        return keras.losses.sparse_categorical_crossentropy(
+            rows, similarity, from_logits=True
+        )
 
     def train_step(self, data):
         (plain, _), (rows, labels) = data
         images = ops.concatenate((plain, rows), axis=0)
         with tf.GradientTape() as tape:
-            loss = self.contrastive_loss(self.encoder(images * 0.9), self.encoder(images + 0.1))
+            loss = self.contrastive_loss(
+                self.encoder(images * 0.9), self.encoder(images + 0.1)
+            )
         weights = self.encoder.trainable_weights
         self.first.apply_gradients(zip(tape.gradient(loss, weights), weights))
         self.contrast.update_state(loss)

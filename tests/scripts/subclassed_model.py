@@ -39,7 +39,11 @@ rng = np.random.default_rng(5)
 x = rng.normal(size=(50, 7)).astype("float32")
 y = np.abs(x[:, :3]).argmax(axis=1)
 model = Net(3)
-model.compile(keras.optimizers.Nadam(0.01), "sparse_categorical_crossentropy", metrics=["accuracy"])
+model.compile(
+    keras.optimizers.Nadam(0.01),
+    "sparse_categorical_crossentropy",
+    metrics=["accuracy"],
+)
 history = model.fit(x, y, batch_size=10, epochs=2, verbose=0)
 print(f"loss: {history.history['loss'][0]:.5f}")
 print(f"accuracy: {history.history['accuracy'][1]:.4f}")

@@ -19,7 +19,9 @@ class Block(layers.Layer):
     def __init__(self, width, heads, hidden):
         super().__init__()
         self.attend = layers.MultiHeadAttention(num_heads=heads, key_dim=width // heads)
-        self.network = keras.Sequential([layers.Dense(hidden, "relu"), layers.Dense(width)])
+        self.network = keras.Sequential(
+            [layers.Dense(hidden, "relu"), layers.Dense(width)]
+        )
         self.norm1 = layers.LayerNormalization(epsilon=1e-6)
         self.norm2 = layers.LayerNormalization(epsilon=1e-6)
 

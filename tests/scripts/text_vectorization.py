@@ -6,7 +6,11 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.keras import layers
 
-good = ["A great film!<br />Loved it", "wonderful, simply wonderful", "great fun, great cast"]
+good = [
+    "A great film!<br />Loved it",
+    "wonderful, simply wonderful",
+    "great fun, great cast",
+]
 bad = ["a terrible film", "Awful. Simply awful!<br />", "boring and terrible"]
 texts = np.array((good + bad) * 4)
 labels = np.array(([1] * 3 + [0] * 3) * 4)

@@ -14,7 +14,9 @@ print("specification:", sorted(ds.element_spec[0]))
 age = tf.keras.Input((1,), name="age")
 city = tf.keras.Input((1,), name="city", dtype="int32")
 embedded = tf.keras.layers.Flatten()(tf.keras.layers.Embedding(5, 3)(city))
-joined = tf.keras.layers.Concatenate()([tf.keras.layers.Rescaling(1 / 80)(age), embedded])
+joined = tf.keras.layers.Concatenate()(
+    [tf.keras.layers.Rescaling(1 / 80)(age), embedded]
+)
 output = tf.keras.layers.Dense(1)(tf.keras.layers.Dense(8, activation="relu")(joined))
 model = tf.keras.Model(inputs={"age": age, "city": city}, outputs=output)
 model.compile(tf.keras.optimizers.SGD(0.05, momentum=0.9), "mse", metrics=["mae"])

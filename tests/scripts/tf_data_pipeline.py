@@ -23,9 +23,17 @@ def pipeline(images, labels, training):
     return ds.batch(8).prefetch(tf.data.AUTOTUNE)
 
 
-train, test = pipeline(images[:32], labels[:32], True), pipeline(images[32:], labels[32:], False)
+train, test = (
+    pipeline(images[:32], labels[:32], True),
+    pipeline(images[32:], labels[32:], False),
+)
 model = keras.Sequential(
-    [layers.Input((6, 6, 3)), layers.Flatten(), layers.Dense(8, "relu"), layers.Dense(3)]
+    [
+        layers.Input((6, 6, 3)),
+        layers.Flatten(),
+        layers.Dense(8, "relu"),
+        layers.Dense(3),
+    ]
 )
 model.compile(
     optimizer="adam",

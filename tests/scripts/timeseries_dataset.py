@@ -3,7 +3,9 @@ import keras
 import numpy as np
 
 steps = np.arange(100)
-series = np.stack([np.sin(steps / 8), np.cos(steps / 5), steps / 100], axis=1).astype("float32")
+series = np.stack([np.sin(steps / 8), np.cos(steps / 5), steps / 100], axis=1).astype(
+    "float32"
+)
 target = series[:, 0]
 split = 76
 

@@ -8,7 +8,11 @@ y = rng.integers(0, 3, size=30)
 model = keras.Sequential(
     [keras.Input((4,)), keras.layers.Dense(9, "selu"), keras.layers.Dense(3, "softmax")]
 )
-model.compile(keras.optimizers.Adagrad(0.1), "sparse_categorical_crossentropy", metrics=["accuracy"])
+model.compile(
+    keras.optimizers.Adagrad(0.1),
+    "sparse_categorical_crossentropy",
+    metrics=["accuracy"],
+)
 for step in range(6):
     rows = slice(5 * step, 5 * step + 5)
     logs = model.train_on_batch(x[rows], y[rows], return_dict=True)

@@ -22,13 +22,23 @@ h = layers.Rescaling(scale=2.0, offset=-1)(inputs)
 h = base(h, training=False)
 outputs = layers.Dense(1)(h)
 model = keras.Model(inputs, outputs)
-model.compile("adam", keras.losses.BinaryCrossentropy(from_logits=True), metrics=[keras.metrics.BinaryAccuracy(threshold=0.0)])
+model.compile(
+    "adam",
+    keras.losses.BinaryCrossentropy(from_logits=True),
+    metrics=[keras.metrics.BinaryAccuracy(threshold=0.0)],
+)
 before = base.get_weights()[0].copy()
 history = model.fit(x, y, epochs=2, batch_size=8, verbose=0)
 print(f"loss: {history.history['loss'][0]:.5f}")
-print("frozen:", bool((before == base.get_weights()[0]).all()), len(model.trainable_weights))
+print(
+    "frozen:",
+    bool((before == base.get_weights()[0]).all()),
+    len(model.trainable_weights),
+)
 base.trainable = True
-model.compile(keras.optimizers.Adam(1e-3), keras.losses.BinaryCrossentropy(from_logits=True))
+model.compile(
+    keras.optimizers.Adam(1e-3), keras.losses.BinaryCrossentropy(from_logits=True)
+)
 history = model.fit(x, y, epochs=1, batch_size=8, verbose=0)
 print(f"fine-tuned loss: {history.history['loss'][0]:.5f}")
 print("trainable:", len(model.trainable_weights))

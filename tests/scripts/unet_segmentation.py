@@ -26,7 +26,11 @@ h = layers.Conv2DTranspose(3, 2, strides=2, padding="same")(h)
 h = double_conv(layers.concatenate([h, skip]), 3)
 outputs = layers.Conv2D(1, 1, activation="sigmoid")(h)
 model = keras.Model(inputs, outputs)
-model.compile("adam", dice_loss, metrics=[keras.metrics.BinaryIoU(target_class_ids=[1], name="iou")])
+model.compile(
+    "adam",
+    dice_loss,
+    metrics=[keras.metrics.BinaryIoU(target_class_ids=[1], name="iou")],
+)
 history = model.fit(images, masks, batch_size=4, epochs=2, verbose=0)
 print(f"loss: {history.history['loss'][0]:.5f}")
 print(f"iou: {history.history['iou'][1]:.4f}")

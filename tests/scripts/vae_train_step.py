@@ -24,7 +24,9 @@ z_log_var = layers.Dense(2, name="z_log_var")(h)
 z = Sampling()([z_mean, z_log_var])
 encoder = keras.Model(encoder_inputs, [z_mean, z_log_var, z], name="encoder")
 latent = keras.Input(shape=(2,))
-decoded = layers.Dense(12, activation="sigmoid")(layers.Dense(8, activation="relu")(latent))
+decoded = layers.Dense(12, activation="sigmoid")(
+    layers.Dense(8, activation="relu")(latent)
+)
 decoder = keras.Model(latent, decoded, name="decoder")
 
 

@@ -5,7 +5,9 @@ from keras import layers
 
 rng = np.random.default_rng(61)
 clips = rng.uniform(size=(12, 4, 6, 6, 1)).astype("float32")
-labels = (clips[:, -1].mean(axis=(1, 2, 3)) > clips[:, 0].mean(axis=(1, 2, 3))).astype("float32")
+labels = (clips[:, -1].mean(axis=(1, 2, 3)) > clips[:, 0].mean(axis=(1, 2, 3))).astype(
+    "float32"
+)
 inputs = keras.Input((4, 6, 6, 1))
 space = layers.Conv3D(3, (2, 3, 3), activation="relu")(inputs)
 space = layers.MaxPooling3D((1, 2, 2))(space)

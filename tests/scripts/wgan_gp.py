@@ -5,10 +5,12 @@ from tensorflow import keras
 from tensorflow.keras import layers
 
 critic = keras.Sequential(
-    [keras.Input((6,)), layers.Dense(10, activation="tanh"), layers.Dense(1)], name="critic"
+    [keras.Input((6,)), layers.Dense(10, activation="tanh"), layers.Dense(1)],
+    name="critic",
 )
 generator = keras.Sequential(
-    [keras.Input((3,)), layers.Dense(8, activation="tanh"), layers.Dense(6)], name="generator"
+    [keras.Input((3,)), layers.Dense(8, activation="tanh"), layers.Dense(6)],
+    name="generator",
 )
 
 
@@ -16,7 +18,11 @@ class WGAN(keras.Model):
     def __init__(self, critic, generator, latent_dim=3, critic_steps=2, gp_weight=10.0):
         super().__init__()
         self.critic, self.generator = critic, generator
-        self.latent_dim, self.critic_steps, self.gp_weight = latent_dim, critic_steps, gp_weight
+        self.latent_dim, self.critic_steps, self.gp_weight = (
+            latent_dim,
+            critic_steps,
+            gp_weight,
+        )
 
     def compile(self, c_optimizer, g_optimizer):
         super().compile()
@@ -38,11 +44,15 @@ class WGAN(keras.Model):
             noise = tf.random.normal((batch_size, self.latent_dim))
             with tf.GradientTape() as tape:
                 fake = self.generator(noise, training=True)
-                cost = tf.reduce_mean(self.critic(fake)) - tf.reduce_mean(self.critic(real))
+                cost = tf.reduce_mean(self.critic(fake)) - tf.reduce_mean(
+                    self.critic(real)
+                )
                 penalty = self.gradient_penalty(batch_size, real, fake)
                 c_loss = cost + penalty * self.gp_weight
             grads = tape.gradient(c_loss, self.critic.trainable_variables)
-            self.c_optimizer.apply_gradients(zip(grads, self.critic.trainable_variables))
+            self.c_optimizer.apply_gradients(
+                zip(grads, self.critic.trainable_variables)
+            )
         noise = tf.random.normal((batch_size, self.latent_dim))
         with tf.GradientTape() as tape:
             g_loss = -tf.reduce_mean(self.critic(self.generator(noise, training=True)))

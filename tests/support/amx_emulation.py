@@ -8,7 +8,8 @@ from pathlib import Path
 from string import Template
 from unittest.mock import patch
 
-from ganglion.compiler.cpu import amx_gemm, jit, packing
+from ganglion.compiler.cpu import jit
+from ganglion.compiler.cpu.products import amx_gemm, packing
 
 NAMES = {
     "configure": amx_gemm.CONFIGURE,

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from ganglion.compiler.cpu.emit import emit_kernel, parameter_values
-from ganglion.compiler.cpu.packing import scratch_for
 from ganglion.compiler.cpu.pipeline import PIPELINE
+from ganglion.compiler.cpu.products.packing import scratch_for
 from ganglion.compiler.cpu.text import Parameter
 from ganglion.compiler.cpu.tuning import with_accumulators
 from ganglion.compiler.pipeline import Pass, Pipeline, kernel_pass

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from ganglion.compiler.cpu import backend, pipeline, small_gemm
+from ganglion.compiler.cpu import backend, pipeline
 from ganglion.compiler.cpu.passes import skip_zeros
+from ganglion.compiler.cpu.products import small_gemm
 from ganglion.compiler.cpu.tuning import CPU
 
 

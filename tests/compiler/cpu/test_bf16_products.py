@@ -12,12 +12,13 @@ from amx_emulation import emulation
 from cpu_checks import compiled, pure, ran, same
 
 import ganglion as keras
-from ganglion.compiler.cpu import features, jit, packing
-from ganglion.compiler.cpu.amx_gemm import AmxContraction
+from ganglion.compiler.cpu import features, jit
 from ganglion.compiler.cpu.emit import _module, form_of
-from ganglion.compiler.cpu.packed_gemm import PackedContraction
-from ganglion.compiler.cpu.packing import PackedKind, Rounding, parametrized
 from ganglion.compiler.cpu.pipeline import build
+from ganglion.compiler.cpu.products import packing
+from ganglion.compiler.cpu.products.amx_gemm import AmxContraction
+from ganglion.compiler.cpu.products.packed_gemm import PackedContraction
+from ganglion.compiler.cpu.products.packing import PackedKind, Rounding, parametrized
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.contraction import matmul
 from ganglion.compiler.ir.graph import Graph, Input

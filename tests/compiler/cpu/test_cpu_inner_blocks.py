@@ -7,9 +7,10 @@ import pytest
 from cpu_checks import check, compiled, pure, ran, same
 
 from ganglion.compiler import cache
-from ganglion.compiler.cpu import gemm, jit
+from ganglion.compiler.cpu import jit
 from ganglion.compiler.cpu.emit import emit_plan
 from ganglion.compiler.cpu.pipeline import build
+from ganglion.compiler.cpu.products import gemm
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.contraction import matmul
 from ganglion.compiler.ir.graph import Graph, Input, Program
@@ -33,8 +34,9 @@ def product(
 def use_blocks(monkeypatch: pytest.MonkeyPatch, inner: int, size: int) -> None:
     blocks = replace(CPU, blocked_inner=inner, inner_block=size)
     monkeypatch.setattr(gemm, "CPU", blocks)
-    # What was compiled before has other blocks.
-    monkeypatch.setattr(cache, "generator", lambda: f"blocks of {size}")
+    # What was compiled before has other blocks, or is another version's.
+    version = f"{cache.generator()}, blocks of {size}"
+    monkeypatch.setattr(cache, "generator", lambda: version)
     jit.forget_functions()
 
 

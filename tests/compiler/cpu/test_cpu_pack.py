@@ -8,9 +8,9 @@ from cpu_checks import check, compiled, pure, ran, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganglion.compiler.cpu import packing
 from ganglion.compiler.cpu.emit import emit_plan
 from ganglion.compiler.cpu.pipeline import build
+from ganglion.compiler.cpu.products import packing
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.cuda import pipeline as cuda_pipeline
 from ganglion.compiler.cuda.target import GpuSpec

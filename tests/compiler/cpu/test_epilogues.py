@@ -7,9 +7,10 @@ import pytest
 from cpu_checks import check, compiled, pure, ran, same, step_of_model
 
 from ganglion import layers, models
-from ganglion.compiler.cpu import packing, pipeline, small_gemm
+from ganglion.compiler.cpu import pipeline
 from ganglion.compiler.cpu.emit import emit_form, form_of
 from ganglion.compiler.cpu.pipeline import build
+from ganglion.compiler.cpu.products import packing, small_gemm
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.contraction import flipped, matmul
 from ganglion.compiler.ir.graph import Graph, Input

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from cpu_checks import check, compiled, pure, ran, same
 
-from ganglion.compiler.cpu import small_gemm
 from ganglion.compiler.cpu.emit import form_of
 from ganglion.compiler.cpu.pipeline import build
+from ganglion.compiler.cpu.products import small_gemm
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.contraction import conv, matmul
 from ganglion.compiler.ir.graph import Graph, Input

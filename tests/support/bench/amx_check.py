@@ -50,7 +50,7 @@ def select(way: str, emulate: bool) -> ExitStack:
     """Have products made in one way, until the stack is closed."""
     from amx_emulation import emulation
 
-    from ganglion.compiler.cpu import packing
+    from ganglion.compiler.cpu.products import packing
 
     precision = "float32" if way == "float32" else "bf16"
     stack = ExitStack()
@@ -159,8 +159,8 @@ def check_all(emulate: bool, counts: list[int]) -> int:
 
 def peak(threads: int) -> float:
     """Return the GFLOP/s of cores whose tiles are neither loaded nor stored."""
-    from ganglion.compiler.cpu import amx_gemm as amx
     from ganglion.compiler.cpu import jit
+    from ganglion.compiler.cpu.products import amx_gemm as amx
 
     steps = 1 << 18
     lines = [f"declare void @{name}({kinds})" for name, kinds in amx.DECLARED.items()]

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from ganglion.compiler import cache
-from ganglion.compiler.cpu.amx_gemm import AmxContraction
 from ganglion.compiler.cpu.elementwise import (
     Facts,
     LoopText,
@@ -28,10 +27,12 @@ from ganglion.compiler.cpu.elementwise import (
 )
 from ganglion.compiler.cpu.emitter import Emitted, Emitter
 from ganglion.compiler.cpu.epilogue import FACTS
-from ganglion.compiler.cpu.gemm import Contraction
 from ganglion.compiler.cpu.host_calls import emit_host_call
-from ganglion.compiler.cpu.packed_gemm import PackedContraction
-from ganglion.compiler.cpu.packing import (
+from ganglion.compiler.cpu.passes.skip_zeros import NonzeroBits, Nonzeros
+from ganglion.compiler.cpu.products.amx_gemm import AmxContraction
+from ganglion.compiler.cpu.products.gemm import Contraction
+from ganglion.compiler.cpu.products.packed_gemm import PackedContraction
+from ganglion.compiler.cpu.products.packing import (
     PackedKind,
     Rounding,
     packed_buffers,
@@ -40,10 +41,8 @@ from ganglion.compiler.cpu.packing import (
     packed_values,
     parametrized,
 )
-from ganglion.compiler.cpu.passes.skip_zeros import NonzeroBits, Nonzeros
-from ganglion.compiler.cpu.row_gemm import RowProductText
-from ganglion.compiler.cpu.scan_scatter import emit_pool_back, emit_scan, emit_scatter
-from ganglion.compiler.cpu.small_gemm import (
+from ganglion.compiler.cpu.products.row_gemm import RowProductText
+from ganglion.compiler.cpu.products.small_gemm import (
     ProductKind,
     ProductText,
     Sizes,
@@ -51,6 +50,7 @@ from ganglion.compiler.cpu.small_gemm import (
     kind_of,
     told_buffers,
 )
+from ganglion.compiler.cpu.scan_scatter import emit_pool_back, emit_scan, emit_scatter
 from ganglion.compiler.cpu.sparse import BitContraction, NonzeroLists, emit_bits
 from ganglion.compiler.cpu.text import Parameter
 from ganglion.compiler.cpu.time_loop import emit_time_loop

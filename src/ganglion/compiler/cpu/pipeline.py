@@ -10,7 +10,6 @@ from typing import Any
 
 from ganglion import config
 from ganglion.compiler.cpu.jit import has_fast_third_cache
-from ganglion.compiler.cpu.packing import scratch_for
 from ganglion.compiler.cpu.passes.barriers import place_barriers, unguarded
 from ganglion.compiler.cpu.passes.cache_blocking import block, conflict
 from ganglion.compiler.cpu.passes.column_sums import sum_in_products
@@ -25,7 +24,8 @@ from ganglion.compiler.cpu.plan import (
     lifetimes,
     place_in_arena,
 )
-from ganglion.compiler.cpu.small_gemm import goes_by_panels, repays_epilogue
+from ganglion.compiler.cpu.products.packing import scratch_for
+from ganglion.compiler.cpu.products.small_gemm import goes_by_panels, repays_epilogue
 from ganglion.compiler.cpu.time_loop import split_time_loops
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.graph import Node, Program, has_short_floats

@@ -13,8 +13,8 @@ from functools import partial
 from typing import NamedTuple
 
 from ganglion.compiler.cpu.emitter import Emitted, Emitter
-from ganglion.compiler.cpu.gemm import Contraction
 from ganglion.compiler.cpu.passes.skip_zeros import LOADED, NonzeroBits, Nonzeros, Word
+from ganglion.compiler.cpu.products.gemm import Contraction
 from ganglion.compiler.cpu.text import WIDTH, Val, named
 from ganglion.compiler.cpu.tiles import (
     Piece,

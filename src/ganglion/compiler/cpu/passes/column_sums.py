@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ganglion.compiler.cpu.small_gemm import goes_by_panels
+from ganglion.compiler.cpu.products.small_gemm import goes_by_panels
 from ganglion.compiler.plan.kernels import (
     Buffer,
     Contract,

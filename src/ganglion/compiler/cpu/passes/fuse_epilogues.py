@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ganglion.compiler.cpu import gemm, packing
 from ganglion.compiler.cpu.elementwise import fails_at_zero, is_gathered
-from ganglion.compiler.cpu.small_gemm import repays_epilogue
+from ganglion.compiler.cpu.products import gemm, packing
+from ganglion.compiler.cpu.products.small_gemm import repays_epilogue
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.plan.epilogues import along, can_follow, is_map, is_producer
 from ganglion.compiler.plan.kernels import Buffer, Contract, Expr, Kernel, Load, Loop

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from functools import partial
 
 from ganglion.compiler.cpu.emitter import Emitted
-from ganglion.compiler.cpu.packed_gemm import Block, PackedContraction, Panels
-from ganglion.compiler.cpu.packed_tile import ALIGNMENT, Lanes
-from ganglion.compiler.cpu.packing import AMX_DEPTH, ROW_LENGTH
+from ganglion.compiler.cpu.products.packed_gemm import Block, PackedContraction, Panels
+from ganglion.compiler.cpu.products.packed_tile import ALIGNMENT, Lanes
+from ganglion.compiler.cpu.products.packing import AMX_DEPTH, ROW_LENGTH
 from ganglion.compiler.cpu.text import F32, WIDTH, Maths, Position, Text, Val
 
 TILE = 16  # rows of a tile, and columns of sums

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ganglion.compiler.cpu.small_gemm import Matrices, ProductText
+from ganglion.compiler.cpu.products.small_gemm import Matrices, ProductText
 from ganglion.compiler.cpu.text import WIDTH
 from ganglion.compiler.cpu.tuning import CPU
 

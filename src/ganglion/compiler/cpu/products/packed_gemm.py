@@ -17,9 +17,9 @@ from typing import NamedTuple, Protocol
 from ganglion.compiler.cpu.emitter import Emitted, Emitter
 from ganglion.compiler.cpu.epilogue import Epilogue
 from ganglion.compiler.cpu.functions import apply
-from ganglion.compiler.cpu.gemm import Contraction, leaves_out
-from ganglion.compiler.cpu.packed_tile import ALIGNMENT, Lanes, TileText
-from ganglion.compiler.cpu.packing import (
+from ganglion.compiler.cpu.products.gemm import Contraction, leaves_out
+from ganglion.compiler.cpu.products.packed_tile import ALIGNMENT, Lanes, TileText
+from ganglion.compiler.cpu.products.packing import (
     PADDING,
     Grid,
     Rounding,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ganglion.compiler.cpu.packing import RowPanel
+from ganglion.compiler.cpu.products.packing import RowPanel
 from ganglion.compiler.cpu.text import (
     I32,
     I64,

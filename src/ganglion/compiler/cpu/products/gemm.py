@@ -21,7 +21,11 @@ from functools import partial
 
 from ganglion.compiler.cpu.emitter import Emitted, Emitter
 from ganglion.compiler.cpu.epilogue import Epilogue
-from ganglion.compiler.cpu.small_gemm import FEWEST_SUMS, goes_by_panels, outer_pieces
+from ganglion.compiler.cpu.products.small_gemm import (
+    FEWEST_SUMS,
+    goes_by_panels,
+    outer_pieces,
+)
 from ganglion.compiler.cpu.text import (
     BOOL,
     WIDTH,

@@ -1,0 +1,1 @@
+"""Contractions as LLVM IR, by the way that suits their sizes."""

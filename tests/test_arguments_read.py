@@ -29,6 +29,7 @@ UNREAD = {
     "compat/image_generator/functions.py apply_channel_shift": {
         "channel_axis": "the limits are those of the whole image, whatever the axis"
     },
+    "compat/tensorflow/arrays.py argsort": {"stable": "equal numbers stay in order"},
     "backend/__init__.py identity": {"name": "names of ops are no part of a graph"},
     "training/trainer.py Trainer.compute_loss": {
         "x": INTERFACE,

@@ -38,6 +38,7 @@ _IGNORED = frozenset(
         "_warned_of_structure", "_inferred", "_tracker", "_output_names",
         "input_hint", "_array", "steps_done", "saved_metrics", "was_loaded",
         "callbacks", "saved_callbacks", "epoch_logs", "unfolded_calls", "is_plain",
+        "end_of",
     )
 )  # fmt: skip
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))

@@ -11,7 +11,7 @@ import contextlib
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ GPU_ROUND_SECONDS = 0.2  # of more steps than the processor takes in a minute
 FEWEST_STEPS = 3
 PATIENCE = 60.0  # seconds for a form to get ready when another is ready
 TRIALS = 3  # rounds for each form of an engine, to choose among them
+HOPELESS = 2.0  # times the fastest form's time, after which one has no more turns
 QUIET = 0.1  # the share of the cores that others may use without a remark
 PAUSE = 0.2  # threads of the engine before may still be spinning
 # Relative, of the first batch's loss, and after one update, which rounding moves more.
@@ -259,8 +260,12 @@ class Bench:
         pairs = [
             pair for pair in zip(engines, entries, strict=True) if not pair[1].problem
         ]
+        present = [engine for engine, _ in pairs]
         if self._device != "cpu":
-            self._begin_all([engine for engine, _ in pairs])
+            self._begin_all(present, workers=16)
+        elif self.ready is not None:  # nobody will read how long each took to start
+            self._begin_all(present, workers=max(self._threads, 2))
+            wait(self._begun.values())
         running = []
         for engine, entry in pairs:
             entry.version = versions(engine)
@@ -269,16 +274,18 @@ class Bench:
                 running.append(fastest)
         return running
 
-    def _begin_all(self, engines: list[Engine]) -> None:
-        """Let all engines import, build and compile at once: not on a GPU.
+    def _begin_all(self, engines: list[Engine], workers: int) -> None:
+        """Let several engines import, build and compile at once: not on a GPU.
 
         What tunes itself on the GPU waits for its turn.
         """
-        pool = ThreadPoolExecutor(16)
+        pool = ThreadPoolExecutor(workers)
         self._stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+        limit = process.LIMIT if self._device != "cpu" else workers * PATIENCE
         for engine in engines:
             for form in engine.forms_on(self._device):
-                begun = pool.submit(self._begin, engine, form, process.LIMIT)
+                self._say(f"{engine.name}: preparing ({form})")
+                begun = pool.submit(self._begin, engine, form, limit)
                 self._begun[engine.name, form] = begun
 
     def _fastest(self, engine: Engine, entry: Entry) -> Running | None:
@@ -290,18 +297,22 @@ class Bench:
 
     def choose(self, forms: list[Running], entry: Entry) -> Running | None:
         """Run the forms that are ready in alternation, and keep the fastest."""
+        lasting = forms
         for number in range(TRIALS if len(forms) > 1 else 1):
-            forms = self.take_turns(forms, number)
-        for form in forms:
-            entry.tried[form.entry.form] = f"{milliseconds_text(form.best)} ms"
-        if not forms:
+            lasting = self.take_turns(lasting, number)
+            for form in lasting:
+                entry.tried[form.entry.form] = f"{milliseconds_text(form.best)} ms"
+            least = min((form.best for form in lasting), default=0.0)
+            lasting = [form for form in lasting if form.best <= HOPELESS * least]
+        if not lasting:
             reasons = entry.tried.items()
             entry.problem = "\n".join(f"{form}: {reason}" for form, reason in reasons)
             return None
-        first, *others = sorted(forms, key=lambda form: form.best)
+        first = min(lasting, key=lambda form: form.best)
         if self.ready is None:
-            for other in others:
-                other.process.end()
+            for other in forms:
+                if other is not first:
+                    other.process.end()
         chosen = first.entry
         chosen.steps = self._steps_a_round(first.best)
         chosen.tried, chosen.milliseconds = entry.tried, []
@@ -317,14 +328,17 @@ class Bench:
         """Yield the forms of an engine that get ready; note why others do not."""
         limit = process.LIMIT
         for form in engine.forms_on(self._device):
-            self._say(f"{engine.name}: preparing ({form})")
             begun = self._begun.get((engine.name, form))
+            if not begun:
+                self._say(f"{engine.name}: preparing ({form})")
             try:
                 running = begun.result() if begun else self._begin(engine, form, limit)
             except EngineError as error:
                 entry.tried[form] = str(error)
                 continue
             running.entry.version, running.entry.tried = entry.version, entry.tried
+            if begun and self._device == "cpu":
+                limit = running.entry.start_seconds + PATIENCE
             if not self.warms_up(running, limit):
                 running.process.end()
                 continue
@@ -346,7 +360,8 @@ class Bench:
             running.parameters = int(ready["parameters"])
             if recipe is self.still:
                 self._take_first_steps(running, limit)
-        if form.startswith("compiled") and not running.entry.losses:
+        compiles = form.startswith("compiled") or self.ready is not None
+        if compiles and not running.entry.losses:
             self._take_first_steps(running, limit)
         running.entry.start_seconds = time.perf_counter() - started
         return running

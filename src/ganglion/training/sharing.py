@@ -253,7 +253,7 @@ def _graph_tokens(graph: Graph, roles: Mapping[str, Any]) -> tuple[Any, ...]:
     tokens: list[Any] = []
     for argument in graph.inputs:
         role = roles.get(argument.name, argument.name)
-        tokens.append((role, argument.shape, str(argument.dtype)))
+        tokens.append((role, argument.shape, argument.dtype))
         numbers[argument] = len(numbers)
     for node in graph.nodes:
         for value in node.inputs:
@@ -263,7 +263,7 @@ def _graph_tokens(graph: Graph, roles: Mapping[str, Any]) -> tuple[Any, ...]:
         sources = tuple(numbers[value] for value in node.inputs)
         numbers[node] = len(numbers)
         attrs = tuple((name, _attr_token(a)) for name, a in node.attrs.items())
-        tokens.append((node.op.name, sources, attrs, node.shape, str(node.dtype)))
+        tokens.append((node.op.name, sources, attrs, node.shape, node.dtype))
     for name, value in graph.outputs.items():
         end: Any = numbers.get(value)
         if isinstance(value, Constant):
@@ -278,7 +278,7 @@ def _attr_token(attr: Any) -> Any:
     if isinstance(attr, (tuple, list)):
         return tuple(map(_attr_token, attr))
     if isinstance(attr, np.dtype):
-        return str(attr)
+        return attr
     if isinstance(attr, (np.ndarray, np.generic)):
         array = np.asarray(attr)
         return array.shape, str(array.dtype), array.tobytes()

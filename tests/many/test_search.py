@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -180,7 +181,7 @@ def test_optuna_is_told_of_trials_that_did_not_finish():
     with pytest.raises(ValueError, match="known beforehand"):
         many.search(build, space, X, Y, resume="set.zip", **given)
     grid = optuna.samplers.GridSampler({"rate": [0.1, 0.01]})
-    given = {"sampler": grid, "trials": 9, "batch": 2, **QUIET}
+    given = {"sampler": grid, "trials": 9, "batch": 1, **QUIET}
     assert len(many.search(build, {"rate": [0.1, 0.01]}, X, Y, **given).trials) == 2
 
 
@@ -235,22 +236,28 @@ def test_without_optuna_it_says_what_to_install(monkeypatch):
         many.search(build, {"rate": [0.1]}, X, Y, sampler="optuna", **QUIET)
 
 
-def test_optuna_asks_prunes_and_is_told(tmp_path):
+def pruned_search(optuna, builder=build, space=None, **arguments):
+    given = {
+        "trials": 12,
+        "batch": 4,
+        "sampler": optuna.samplers.TPESampler(seed=0, n_startup_trials=4),
+        "pruner": optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=1),
+        **QUIET,
+        "epochs": 8,
+        **arguments,
+    }
+    return many.search(builder, space, X, Y, **given)
+
+
+SPACE = {"rate": many.uniform(1e-5, 0.2, log=True), "units": many.integer(2, 4)}
+
+
+def test_optuna_asks_prunes_and_is_told():
     optuna = pytest.importorskip("optuna")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    space = {"rate": many.uniform(1e-5, 0.2, log=True), "units": many.integer(2, 4)}
-    found = many.search(
-        build,
-        space,
-        X,
-        Y,
-        trials=12,
-        batch=4,
-        sampler=optuna.samplers.TPESampler(seed=0, n_startup_trials=4),
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=1),
-        threads=1,
-        **QUIET | {"epochs": 8},
-    )
+    found = pruned_search(optuna, space=SPACE, threads=1)
+    unpruned = pruned_search(optuna, space=SPACE, pruner=None)
+    assert {trial["state"] for trial in unpruned.trials} == {"complete"}
     states = [trial.state.name.lower() for trial in found.study.trials]
     assert states == [trial["state"] for trial in found.trials]
     pruned = [trial for trial in found.trials if trial["state"] == "pruned"]
@@ -258,3 +265,75 @@ def test_optuna_asks_prunes_and_is_told(tmp_path):
     assert all(trial["epochs"] < 8 for trial in pruned)
     assert found.study.best_params == found.best_params
     assert found.study.best_value == found.best_trial["value"]
+    # Trial 5 is that of its seed, alone.
+    params = found.trials[5]["params"]
+    keras.utils.set_random_seed(5)
+    epochs = {"epochs": found.trials[5]["epochs"]}
+    alone = build(**params).fit(X, Y, **QUIET | epochs)
+    assert found.models[5].history.history == alone.history
+
+
+def test_trials_do_not_depend_on_the_number_of_threads():
+    optuna = pytest.importorskip("optuna")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+    def tuned(hp):
+        return build(hp.Float("rate", 1e-5, 0.2, sampling="log"), hp.Int("units", 2, 4))
+
+    none, halving = optuna.pruners.NopPruner, optuna.pruners.SuccessiveHalvingPruner
+    for builder, space in ((build, SPACE), (tuned, None)):
+        for pruner in (none, halving):
+            searches = [
+                pruned_search(optuna, builder, space, pruner=pruner(), threads=threads)
+                for threads in (1, 2, 3)
+            ]
+            first, *others = [found.trials for found in searches]
+            assert others == [first, first]
+            pruned = sum(trial["state"] == "pruned" for trial in first)
+            assert (pruned > 0) == (pruner is halving)
+            study = searches[0].study
+            assert len(study.trials[-1].intermediate_values) == first[-1]["epochs"]
+
+
+class NoMemory(keras.callbacks.Callback):
+    """A trial for which there is no memory at first."""
+
+    def __init__(self, trial):
+        super().__init__()
+        self.trial, self.has_failed = trial, threading.Event()
+
+    def __deepcopy__(self, memo):
+        copy = NoMemory(self.trial)
+        copy.has_failed = self.has_failed  # of all trials
+        return copy
+
+    def on_train_begin(self, logs=None):
+        if self.model_index == self.trial and not self.has_failed.is_set():
+            self.has_failed.set()
+            raise MemoryError
+
+
+def test_a_trial_that_found_no_memory_is_trained_later():
+    optuna = pytest.importorskip("optuna")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    with pytest.warns(RuntimeWarning, match="going on with 3"):
+        found = pruned_search(optuna, space=SPACE, callbacks=[NoMemory(4)])
+    assert [trial["number"] for trial in found.trials] == list(range(12))
+
+
+def test_an_error_in_a_trial_names_it_and_ends_the_others():
+    optuna = pytest.importorskip("optuna")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = {"storage": optuna.storages.InMemoryStorage(), "study_name": "errors"}
+
+    def fails(rate, units):
+        if units == 3:
+            raise ZeroDivisionError
+        return build(rate, units)
+
+    with pytest.raises(ZeroDivisionError) as error:
+        pruned_search(optuna, fails, SPACE, **study)
+    assert "units=3" in error.value.__notes__[0]
+    states = [trial.state.name for trial in optuna.load_study(**study).trials]
+    assert "FAIL" in states
+    assert "RUNNING" not in states

@@ -49,12 +49,13 @@ class OfTrials:
     """
 
     callbacks: Any
-    numbers: Sequence[int]
+    trials: Sequence[Any]
     ours: Sequence[Callback]
 
     def made(self, index: int) -> list[Any]:
         """Return the callbacks of a trial."""
-        return [*callbacks_for(self.callbacks, self.numbers[index]), self.ours[index]]
+        number = self.trials[index].number
+        return [*callbacks_for(self.callbacks, number), self.ours[index]]
 
 
 def _listed(callbacks: Any) -> list[Any]:

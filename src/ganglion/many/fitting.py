@@ -72,6 +72,7 @@ def fit_many(
     on: str | None = None,
     monitor: str | None = None,
     progress: Progress | None = None,
+    fitting: Callable[..., Fitting] | None = None,
     **arguments: Any,
 ) -> ModelSet:
     """Train many models at once; each result is what `fit` alone would give.
@@ -107,6 +108,7 @@ def fit_many(
             travel there, the models come back.
         monitor: The metric that progress shows the best of.
         progress: An object that shows progress in another way, instead of `verbose`.
+        fitting: A class that trains in another way than `Fitting`.
         **arguments: Other arguments of `fit`.
 
     Returns:
@@ -135,7 +137,7 @@ def fit_many(
         progress.begin(plans, epochs - initial_epoch)
         parts = (builder, models, plans, data, common, callbacks, saved, progress)
         if on is None:
-            return Fitting(*parts).run(threads)
+            return (fitting or Fitting)(*parts).run(threads)
         from ganglion.many.on_ray import RayFitting
 
         return RayFitting(on, *parts).run(threads)
@@ -367,11 +369,9 @@ class Fitting:
 
     def _work(self) -> None:
         while not self._workers.is_stopped:
-            with self._building:
-                if not self._waiting:
-                    self._at_work -= 1
-                    return
-                plan, was_alone = self._waiting.popleft(), self._at_work == 1
+            plan, was_alone = self._next(), self._at_work == 1
+            if plan is None:
+                return
             try:
                 with noted(str(plan)):
                     self._do(plan)
@@ -380,6 +380,14 @@ class Fitting:
                     raise
                 if self._put_back(plan):
                     return
+
+    def _next(self) -> ModelPlan | None:
+        """Return the plan of the model to train next, None if this thread must end."""
+        with self._building:
+            if self._waiting:
+                return self._waiting.popleft()
+            self._at_work -= 1
+            return None
 
     def _do(self, plan: ModelPlan) -> None:
         with self._building:  # no other thread draws random numbers

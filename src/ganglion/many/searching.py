@@ -1,11 +1,13 @@
 """`search`: the best settings of a model, by a grid, at random, or by Optuna.
 
-Trials are drawn in batches, and the models of a batch are trained at once. Optuna, an
-optional dependency, may choose the trials; its pruners end them after an epoch.
+Trials of a grid, or at random, are a set of models. Optuna, an optional dependency, may
+choose the trials instead, by the results of those that have ended; its pruners end them
+after an epoch.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +19,7 @@ from ganglion.callbacks import Callback
 from ganglion.many.callbacks import OfTrials
 from ganglion.many.fitting import Interrupted, fit_many
 from ganglion.many.model_set import Member, ModelSet, larger_is_better
+from ganglion.many.settings import ModelPlan, plans_for
 from ganglion.many.spaces import (
     GridTrial,
     HyperParameters,
@@ -25,6 +28,7 @@ from ganglion.many.spaces import (
     check_space,
     chosen,
 )
+from ganglion.many.turns import TrialFitting, Turns
 from ganglion.training.data_adapters import count
 
 LARGEST_GRID = 1_000_000
@@ -34,37 +38,19 @@ TRIALS = 20  # by default
 # ---- choosing trials -----------------------------------------------------------------
 
 
-class _Chooser:
-    """Returns trials and receives their results; at random, or along a grid."""
+class _Study:
+    """A study of Optuna that chooses trials and receives their results."""
 
-    study: Any = None
+    def __init__(self, study: Any, prunes: bool) -> None:
+        self.study, self.prunes = study, prunes
+        self._has_more = True
 
-    def __init__(self, trials: list[Any]) -> None:
-        self._trials, self.total = trials, len(trials)
-
-    def ask(self, count: int) -> list[Any]:
-        """Return the next trials; fewer, then none, at the end."""
-        batch, self._trials = self._trials[:count], self._trials[count:]
-        return batch
+    def ask(self) -> Any:
+        """Return a new trial, None if the sampler has no more."""
+        return self.study.ask() if self._has_more else None
 
     def tell(self, trial: Any, value: float | None, was_pruned: bool) -> None:
-        """Receive the result of a trial."""
-
-    def should_prune(self, trial: Any, value: float, epoch: int) -> bool:
-        """Return whether a trial is not worth another epoch."""
-        return False
-
-
-class _OptunaChooser(_Chooser):
-    def __init__(self, study: Any, trials: int) -> None:
-        self.study, self._left, self.total = study, trials, trials
-
-    def ask(self, count: int) -> list[Any]:
-        count = min(count, self._left)
-        self._left -= count
-        return [self.study.ask() for _ in range(count)]
-
-    def tell(self, trial: Any, value: float | None, was_pruned: bool) -> None:
+        """Pass on the result of a trial, None if it has none."""
         from optuna.trial import TrialState
 
         state = TrialState.COMPLETE
@@ -79,34 +65,35 @@ class _OptunaChooser(_Chooser):
             if "Study.stop" not in str(error):
                 raise
             # The trial is reported; its sampler, of a grid for example, has no more.
-            self._left = 0
-
-    def should_prune(self, trial: Any, value: float, epoch: int) -> bool:
-        trial.report(value, epoch)
-        return bool(trial.should_prune())
+            self._has_more = False
 
 
-def _chooser(
+def _known_trials(
     sampler: Any,
     space: Mapping[str, Any] | None,
     trials: int | None,
     seed: int,
     study: dict[str, Any],
-) -> _Chooser:
+) -> list[Any] | None:
+    """Return the trials of a grid, or at random; None if Optuna chooses them."""
     if sampler == "grid":
-        return _Chooser(_grid_trials(space, trials))
+        return _grid_trials(space, trials)
     if sampler in (None, "random"):
         if any(study[name] is not None for name in ("pruner", "storage", "study_name")):
             raise ValueError(
                 "`pruner`, `storage` and `study_name` are Optuna's: pass "
                 "sampler='optuna', or one of its samplers."
             )
-        return _Chooser([RandomTrial(n, seed) for n in range(trials or TRIALS)])
+        return [RandomTrial(n, seed) for n in range(trials or TRIALS)]
     if isinstance(sampler, str) and sampler != "optuna":
         raise ValueError(
             f"Unknown sampler {sampler!r}. "
             f"{config.closest(sampler, ('grid', 'random', 'optuna'))}"
         )
+    return None
+
+
+def _study_of(sampler: Any, seed: int, study: dict[str, Any]) -> _Study:
     try:
         import optuna
     except ImportError:
@@ -124,7 +111,9 @@ def _chooser(
                 f"`{name}` must be a {name} of Optuna, an object of a class in "
                 f"optuna.{name}s, not {part!r:.60}."
             )
-    new_study = optuna.create_study(sampler=sampler, load_if_exists=True, **study)
+    pruner = study["pruner"] or optuna.pruners.NopPruner()  # not Optuna's default
+    study = {**study, "sampler": sampler, "pruner": pruner}
+    new_study = optuna.create_study(load_if_exists=True, **study)
     directions = [direction.name.lower() for direction in new_study.directions]
     if directions != [study["direction"]]:
         raise ValueError(
@@ -132,7 +121,7 @@ def _chooser(
             f"{' and '.join(directions)}; this search would {study['direction']}. "
             "Choose another `study_name`, or `monitor` and `mode` as they were."
         )
-    return _OptunaChooser(new_study, trials or TRIALS)
+    return _Study(new_study, not isinstance(pruner, optuna.pruners.NopPruner))
 
 
 def _grid_trials(space: Mapping[str, Any] | None, trials: int | None) -> list[Any]:
@@ -193,21 +182,38 @@ class SearchResult:
         return self.members[self.trials.index(self.best_trial)].model
 
 
-class _Pruner(Callback):
-    """Reports a trial's value after each epoch, and stops it if it is pruned."""
+class _Reporter(Callback):
+    """Reports a trial's value after each epoch, for Optuna's dashboard."""
 
-    def __init__(self, chooser: _Chooser, trial: Any, monitor: str) -> None:
+    may_lag = True
+    has_pruned = False
+
+    def __init__(self, trial: Any, monitor: str) -> None:
         super().__init__()
-        self._chooser, self._trial, self._monitor = chooser, trial, monitor
-        self.has_pruned = False
+        self._trial, self._monitor = trial, monitor
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         value = (logs or {}).get(self._monitor)
-        if value is None or not math.isfinite(value):
-            return
-        if self._chooser.should_prune(self._trial, float(value), epoch):
-            self.has_pruned = True
-            self.model.stop_training = True
+        if value is not None and math.isfinite(value):
+            self._report(float(value), epoch)
+
+    def _report(self, value: float, epoch: int) -> None:
+        self._trial.report(value, epoch)
+
+
+class _Pruner(_Reporter):
+    """Reports when it is the trial's turn, and stops a trial that is pruned."""
+
+    def __init__(self, trial: Any, monitor: str, turns: Turns) -> None:
+        super().__init__(trial, monitor)
+        self._turns = turns
+
+    def _report(self, value: float, epoch: int) -> None:
+        self._turns.stop_training()
+        super()._report(value, epoch)
+        if self._trial.should_prune():
+            self.has_pruned = self.model.stop_training = True
+        self._turns.train()
 
 
 def search(
@@ -227,7 +233,7 @@ def search(
     study_name: str | None = None,
     **arguments: Any,
 ) -> SearchResult:
-    """Search for the best settings of a model; a batch of trials is trained at once.
+    """Search for the best settings of a model; many trials are trained at once.
 
     Args:
         build: A function of the values in `space` that returns a compiled model; with
@@ -239,17 +245,18 @@ def search(
         trials: How many; 20, or the whole grid, by default. A study that is continued
             has as many more.
         sampler: "random", "grid", "optuna", or a sampler of Optuna.
-        pruner: A pruner of Optuna.
-        batch: How many trials are trained at once; four for each thread by default.
+        pruner: A pruner of Optuna; without one, no trial ends early.
+        batch: Of Optuna, how many trials are in training together, epoch by epoch; a
+            new one is drawn as soon as one ends. Four for each thread by default. The
+            same `batch` gives the same trials on any number of threads.
         monitor: The metric to judge by; the loss of validation if there is one.
         mode: Whether the smallest ("min") or the largest ("max") value is best; "auto"
             goes by the name of the metric.
         seed: The seed of the choices; trial n trains its model with `seed + n`.
         storage: Where Optuna keeps its results, for its dashboard.
         study_name: The name of the study there; an existing one is continued.
-        **arguments: Other arguments of `fit_many`. With `resume`, all trials are one
-            batch, at random or of a grid. Callbacks know the number of their trial as
-            `model_index`.
+        **arguments: Other arguments of `fit_many`; `resume` is for trials at random or
+            of a grid. Callbacks know the number of their trial as `model_index`.
 
     Ctrl-C raises `Interrupted`, whose `finished` has the models of finished trials.
 
@@ -282,115 +289,166 @@ def search(
     is_growing = larger_is_better(monitor, mode)
     direction = "maximize" if is_growing else "minimize"
     study = {"pruner": pruner, "storage": storage, "study_name": study_name}
-    chooser = _chooser(sampler, space, trials, seed, study | {"direction": direction})
-    result = SearchResult(monitor, is_growing, chooser.study)
-    size = batch or 4 * config.threads()
-    if arguments.get("resume") is not None:
-        if chooser.study is not None:
-            raise ValueError(
-                "`resume` is for trials that are known beforehand: of a grid, or at "
-                "random. With Optuna, `storage` and `study_name` keep the results, and "
-                "the same call goes on with more trials."
-            )
-        size = chooser.total
-    while drawn := chooser.ask(size):
-        _Batch(drawn, chooser, result, seed).run(build, space, (x, y), arguments)
+    study |= {"direction": direction}
+    known = _known_trials(sampler, space, trials, seed, study)
+    chosen_by = None if known is not None else _study_of(sampler, seed, study)
+    if chosen_by is not None and arguments.get("resume") is not None:
+        raise ValueError(
+            "`resume` is for trials that are known beforehand: of a grid, or at "
+            "random. With Optuna, `storage` and `study_name` keep the results, and "
+            "the same call goes on with more trials."
+        )
+    result = SearchResult(monitor, is_growing, chosen_by and chosen_by.study)
+    parts = (build, space, seed, result)
+    if chosen_by is None:
+        _Trials(*parts).run(known or [], (x, y), arguments)
+    else:
+        drawn = _DrawnTrials(chosen_by, batch or 4 * config.threads(), *parts)
+        drawn.run([None] * (trials or TRIALS), (x, y), arguments)
     return result
 
 
-class _Batch:
-    """Some trials, which are trained at once."""
+class _Trials:
+    """The trials of a search: how each is built, and what became of it."""
 
     def __init__(
-        self, trials: list[Any], chooser: _Chooser, result: SearchResult, seed: int
-    ) -> None:
-        self._trials, self._chooser, self._result = trials, chooser, result
-        self._pruners = [_Pruner(chooser, trial, result.monitor) for trial in trials]
-        self._own = [
-            {"seed": (seed + trial.number) % 2**32, "name": str(trial.number)}
-            for trial in trials
-        ]
-
-    def run(
         self,
         build: Callable[..., Any],
         space: Mapping[str, Any] | None,
-        data: tuple[Any, Any],
-        arguments: dict[str, Any],
+        seed: int,
+        result: SearchResult,
     ) -> None:
-        """Train the trials, and report their results; also of a part, after Ctrl-C."""
-        numbers = [trial.number for trial in self._trials]
-        callbacks = OfTrials(arguments.get("callbacks"), numbers, self._pruners)
-        rest = {name: value for name, value in arguments.items() if name != "callbacks"}
+        self._build, self._space, self._seed = build, space, seed
+        self._result = result
+        self._trials: list[Any] = []  # by their index in the set
 
-        def tuned(trial: int) -> Any:
-            return build(HyperParameters(self._trials[trial]))
-
-        if space is None:
-            settings = [{"trial": n, **own} for n, own in enumerate(self._own)]
-        else:
-            settings = [
-                {**own, **chosen(space, trial)}
-                for own, trial in zip(self._own, self._trials, strict=True)
-            ]
-        function = tuned if space is None else build
-        trained: Sequence[Member] = ()
+    def run(
+        self, trials: Sequence[Any], data: tuple[Any, Any], arguments: dict[str, Any]
+    ) -> None:
+        """Train the trials, and add their results; also of a part, after Ctrl-C."""
+        settings = list(map(self._setting, trials))
+        build = self._tuned if self._space is None else self._build
         try:
-            trained = fit_many(function, settings, *data, callbacks=callbacks, **rest)
+            trained = fit_many(build, settings, *data, **arguments)
         except Interrupted as stopped:
-            trained = stopped.finished
+            self._add(stopped.finished)
+            text = (
+                f"{len(stopped.finished)} of {len(trials)} trials are finished: their "
+                f"models are in the `finished` of this exception. {self._advice}"
+            )
+            raise Interrupted(text, self._result.models) from None
+        self._add(trained)
+
+    @property
+    def _advice(self) -> str:
+        return "With resume='set.zip', the same call goes on with the others."
+
+    def _setting(self, trial: Any) -> dict[str, Any]:
+        """Add a trial; return its setting."""
+        self._trials.append(trial)
+        setting = {"seed": (self._seed + trial.number) % 2**32}
+        setting |= {"name": str(trial.number)}
+        if self._space is None:
+            return setting | {"trial": len(self._trials) - 1}
+        return setting | chosen(self._space, trial)
+
+    def _tuned(self, trial: int) -> Any:
+        return self._build(HyperParameters(self._trials[trial]))
+
+    def _value(self, member: Member) -> float | None:
+        """Return the value that a trial is judged by, None if it failed."""
+        monitor, logs = self._result.monitor, member.logs
+        if monitor not in logs:
+            known = ", ".join(map(repr, logs))
+            raise ValueError(f"There is no metric {monitor!r}; there are: {known}.")
+        is_number = math.isfinite(logs[monitor]) and member.message is None
+        return float(logs[monitor]) if is_number else None
+
+    def _state(self, member: Member) -> str:
+        return "failed" if self._value(member) is None else "complete"
+
+    def _add(self, trained: Sequence[Member]) -> None:
+        result = self._result
+        for index, member in enumerate(trained):
+            trial = self._trials[member.index]
+            state = self._state(member)
+            result.trials.append(
+                {
+                    "number": trial.number,
+                    "params": dict(trial.params),
+                    "value": float(member.logs[result.monitor]),
+                    "epochs": len(member.history.epoch),
+                    "state": state,
+                }
+            )
+            setting = {k: v for k, v in member.setting.items() if k != "trial"}
+            setting = {**trial.params, **setting}
+            result.members.append(replace(member, index=index, setting=setting))
+
+
+class _DrawnTrials(_Trials):
+    """Trials that Optuna draws when there is a place for another one."""
+
+    turns: Turns
+    _advice = (
+        "With `storage` and `study_name`, Optuna keeps their results, and the same "
+        "call goes on with more trials."
+    )
+
+    def __init__(self, chooser: _Study, at_once: int, *parts: Any) -> None:
+        super().__init__(*parts)
+        self._chooser, self.at_once = chooser, at_once
+        self._reporters: list[_Reporter] = []
+        self._training: set[int] = set()
+
+    def run(
+        self, trials: Sequence[Any], data: tuple[Any, Any], arguments: dict[str, Any]
+    ) -> None:
+        """Draw trials and train them, and tell Optuna of those that did not end."""
+        users = arguments.pop("callbacks", None)
+        callbacks = OfTrials(users, self._trials, self._reporters)
+        fitting = functools.partial(TrialFitting, self)
+        given = {**arguments, "callbacks": callbacks, "fitting": fitting}
+        try:
+            super().run(trials, data, given)
         finally:
-            self._tell(trained)
-        if len(trained) < len(self._trials):
-            raise self._interrupted(rest)
+            for index in sorted(self._training):
+                self._chooser.tell(self._trials[index], None, False)
 
-    def _tell(self, trained: Sequence[Member]) -> None:
-        """Report the results of some trials, and that the others have none."""
-        ended = {member.index: member for member in trained}
-        for index, trial in enumerate(self._trials):
-            if index in ended:
-                self._tell_of(trial, self._pruners[index].has_pruned, ended[index])
-            else:
-                self._chooser.tell(trial, None, False)
+    def _setting(self, trial: Any) -> dict[str, Any]:
+        if trial is not None:
+            return super()._setting(trial)
+        space = {} if self._space is None else self._space
+        values = [of.low if isinstance(of, Uniform) else of[0] for of in space.values()]
+        setting = dict(zip(space, values, strict=True)) | {"seed": 0}
+        return setting if self._space is not None else setting | {"trial": 0}
 
-    def _tell_of(self, trial: Any, has_pruned: bool, member: Member) -> None:
-        result = self._result
-        if result.monitor not in member.history.history:
-            known = ", ".join(map(repr, member.history.history))
-            raise ValueError(
-                f"There is no metric {result.monitor!r}; there are: {known}."
-            )
-        value = float(member.logs[result.monitor])
-        is_number = math.isfinite(value) and member.message is None
-        self._chooser.tell(trial, value if is_number else None, has_pruned)
-        state = "pruned" if has_pruned else "complete"
-        result.trials.append(
-            {
-                "number": trial.number,
-                "params": dict(trial.params),
-                "value": value,
-                "epochs": len(member.history.epoch),
-                "state": state if is_number else "failed",
-            }
+    def draw(self, plan: ModelPlan) -> ModelPlan | None:
+        """Return a plan with the values of a new trial, None if there is no more."""
+        if plan.index < len(self._trials):  # memory did not suffice before
+            return plan
+        trial = self._chooser.ask()
+        if trial is None:
+            return None
+        self._training.add(plan.index)
+        build = self._tuned if self._space is None else self._build
+        (drawn,) = plans_for(build, [self._setting(trial)])
+        monitor = self._result.monitor
+        self._reporters.append(
+            _Pruner(trial, monitor, self.turns)
+            if self._chooser.prunes
+            else _Reporter(trial, monitor)
         )
-        setting = {k: v for k, v in member.setting.items() if k != "trial"}
-        setting = {**trial.params, **setting}
-        index = len(result.members)
-        result.members.append(replace(member, index=index, setting=setting))
+        return replace(drawn, index=plan.index, count=plan.count)
 
-    def _interrupted(self, arguments: Mapping[str, Any]) -> Interrupted:
-        result = self._result
-        text = (
-            f"{len(result.trials)} of {self._chooser.total} trials are finished: their "
-            "models are in the `finished` of this exception."
-        )
-        if arguments.get("resume") is not None:
-            text += " The same call goes on with the others."
-        elif result.study is None:
-            text += " With resume='set.zip', a call that is stopped goes on."
-        else:
-            text += (
-                " With `storage` and `study_name`, Optuna keeps their results, and the "
-                "same call goes on with more trials."
-            )
-        return Interrupted(text, result.models)
+    def tell(self, member: Member) -> None:
+        """Tell Optuna of a trial that has ended."""
+        index = member.index
+        has_pruned = self._reporters[index].has_pruned
+        self._chooser.tell(self._trials[index], self._value(member), has_pruned)
+        self._training.remove(index)
+
+    def _state(self, member: Member) -> str:
+        state = super()._state(member)
+        has_pruned = self._reporters[member.index].has_pruned
+        return "pruned" if has_pruned and state == "complete" else state

@@ -1,6 +1,6 @@
-"""A search on Fashion-MNIST by Optuna: trials in batches beside one trial at a time.
+"""A search on Fashion-MNIST by Optuna: some trials together beside one at a time.
 
-    python tests/support/bench/search_bench.py --trials 200 --batch 32 --rows 6000
+    python tests/support/bench/search_bench.py --trials 200 --batch 32,8,1
 
 A trial is a network 784-units-10 with dropout, trained by AdamW; units, rate, dropout
 and weight decay are searched by TPE, and the median of the others prunes a trial after
@@ -64,9 +64,11 @@ def searched(batch: int, chosen: argparse.Namespace) -> None:
     )
     clock, processor = time.perf_counter() - clock, time.process_time() - processor
     pruned = sum(trial["state"] == "pruned" for trial in found.trials)
+    epochs = sum(trial["epochs"] for trial in found.trials)
     print(
-        f"batches of {batch:2}: {clock:6.1f} s, {processor:6.1f} s of processors, best "
-        f"accuracy {found.best_trial['value']:.4f}, {pruned} trials pruned",
+        f"{batch:2} at a time: {clock:6.1f} s, {processor:6.1f} s of processors, best "
+        f"accuracy {found.best_trial['value']:.4f}, {pruned} trials pruned, {epochs} "
+        "epochs",
         flush=True,
     )
 
@@ -74,13 +76,13 @@ def searched(batch: int, chosen: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--trials", type=int, default=200)
-    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--batch", default="32,8,1")
     parser.add_argument("--rows", type=int, default=6000)
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--threads", type=int, default=2)
     chosen = parser.parse_args()
     keras.config.set_threads(chosen.threads)
-    for batch in (chosen.batch, 1):
+    for batch in map(int, chosen.batch.split(",")):
         searched(batch, chosen)
 
 

@@ -409,7 +409,10 @@ def test_ctrl_c_keeps_what_is_finished_and_a_resumed_set_is_the_same(tmp_path):
     assert not path.exists()
     resumed = many.fit_many(build, settings, X, Y, resume=path, **arguments)
     assert path.exists()
-    assert not path.with_name("set.zip.parts").exists()
+    folder = path.with_name("set.zip.parts")
+    assert not folder.exists()
+    folder.mkdir()  # as if the call had been stopped while it removed the folder
+    (folder / "0001.json").write_text("")
     settings = [
         s | {"seed": member.seed} for s, member in zip(settings, resumed, strict=True)
     ]
@@ -565,6 +568,7 @@ def test_progress_shows_models_done_and_the_best(capsys):
         ({"settings": [{"target": 2}]}, "the columns 0 to 1"),
         ({"settings": [{"target": 0}], "y": CLASSES}, "rows and columns, not"),
         ({"epochs": 0.5}, "`epochs` must be an integer"),
+        ({"settings": [{"epochs": "3"}]}, "`epochs` must be an integer"),
         ({"threads": 0}, "threads must be an integer"),
         ({"validation_data": 3}, "must be a tuple"),
         ({"validation_data": (X, Y, None, None)}, "not a tuple of 4"),

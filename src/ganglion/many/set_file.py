@@ -236,7 +236,8 @@ class SavedAsItGoes:
             "arguments": plain(arguments),
             "data": checksum,
         }
-        if self.path.exists() and not self._folder.exists():
+        if self.path.exists() and not (self._folder / INDEX).exists():
+            shutil.rmtree(self._folder, ignore_errors=True)  # a call stopped doing so
             self._unpack()
         if (self._folder / INDEX).exists():
             self.seeds: list[int] = self._checked(plan)
@@ -340,6 +341,7 @@ class SavedAsItGoes:
             for number in range(len(models))
         )
         _write_set(self.path, models, contents, {"plan": plan})
+        (self._folder / INDEX).unlink()  # a folder without it is not read
         shutil.rmtree(self._folder)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from ganglion.callbacks import History
 from ganglion.config import closest
 from ganglion.many.model_set import Member, is_shown
+from ganglion.training import fit_loop
 from ganglion.variables import draw_seed
 
 Setting = Mapping[str, Any]
@@ -98,6 +99,8 @@ def plans_for(
         if "seed" in takes and "seed" in setting:
             for_builder["seed"] = setting["seed"]
         _check_missing(index, for_builder, takes)
+        if "epochs" in for_fit:
+            fit_loop.check_epochs(for_fit["epochs"], for_fit.get("initial_epoch", 0))
         plans.append(
             ModelPlan(
                 index,

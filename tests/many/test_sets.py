@@ -91,6 +91,20 @@ def test_an_ensemble_is_a_model_of_the_mean(trained, tmp_path):
     np.testing.assert_array_equal(again.predict(X, verbose=0), mean)
 
 
+def test_the_inputs_and_outputs_of_an_ensemble_have_the_names_of_the_models():
+    def two(units):
+        ends = keras.Input((2,), name="a"), keras.Input((1,), name="b")
+        hidden = layers.Dense(units)(layers.Concatenate()(ends))
+        outputs = {"p": layers.Dense(1)(hidden), "q": layers.Dense(2)(hidden)}
+        return keras.Model(ends, outputs)
+
+    models = [two(2), two(3)]
+    data = {"a": X[:, :2], "b": X[:, 2:]}
+    means = many.ensemble(models).predict(data, verbose=0)
+    for name, each in many.predict_many(models, data).items():
+        np.testing.assert_allclose(means[name], each.mean(axis=0), atol=1e-6)
+
+
 def test_models_whose_outputs_differ_make_no_ensemble():
     models = [build(), build(outputs=2)]
     with pytest.raises(ValueError, match="whose outputs agree"):

@@ -127,7 +127,7 @@ def ensemble(models: Iterable[Any], spread: bool = False) -> Any:
 def _input_like(tensor: Any) -> Any:
     from ganglion.layers import Input
 
-    return Input(tensor.shape[1:], dtype=tensor.dtype)
+    return Input(tensor.shape[1:], dtype=tensor.dtype, name=tensor.name)
 
 
 def _copied(model: Any, index: int) -> Any:

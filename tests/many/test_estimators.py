@@ -157,6 +157,22 @@ def test_estimators_are_pickled_as_files_of_ours():
 
 
 @needs_sklearn
+def test_logits_are_turned_into_probabilities():
+    def logits(shape, outputs):
+        model = keras.Sequential([keras.Input(shape), layers.Dense(outputs)])
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile("sgd", loss)
+        return model
+
+    classifier = many.GanglionClassifier(logits, epochs=1, random_state=0)
+    classifier.fit(X, CLASSES)
+    found = classifier.predict_proba(X)
+    outputs = classifier.model_.predict(X, verbose=0)
+    np.testing.assert_array_equal(found, keras.ops.softmax(outputs))
+    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-6)
+
+
+@needs_sklearn
 def test_parameters_of_the_builder():
     from sklearn.base import clone
 

@@ -23,7 +23,7 @@ from sklearn.utils import check_random_state, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from ganglion import config, layers
+from ganglion import config, layers, ops
 from ganglion.many.fitting import kept_random_numbers
 from ganglion.models import Model, Sequential, clone_model
 from ganglion.training.data_adapters import count
@@ -270,7 +270,9 @@ class GanglionClassifier(ClassifierMixin, _GanglionEstimator):  # type: ignore[m
 
     def predict_proba(self, X: Any) -> np.ndarray:  # noqa: N803
         """Return the probability of each class, in the order of `classes_`."""
-        return self._outputs(X)
+        outputs = self._outputs(X)
+        has_logits = getattr(self.model_.loss, "from_logits", False)
+        return np.asarray(ops.softmax(outputs)) if has_logits else outputs
 
     def predict(self, X: Any) -> np.ndarray:  # noqa: N803
         """Return the most probable class of each row."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from html.parser import HTMLParser
 
@@ -83,6 +84,31 @@ def test_folds_judge_by_what_was_left_out(script, tmp_path):
     assert data["score"] == "val_loss"
     assert [model["fold"] for model in data["models"]] == [0, 1, 2]
     assert data["groups"][0]["models"] == 3
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Held-out loss over epochs" in page
+    script.write_text(f"{script.read_text()}\nmonitor = 'loss'")
+    for words, score in ((["--folds", 3], "val_loss"), ([], "loss")):
+        result = sweep_it(script, "--set", "units=2", *words, "--out", tmp_path / "out")
+        assert result.exit_code == 0, result.output
+        data = json.loads((tmp_path / "out" / "results.json").read_text())
+        assert data["score"] == score
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Training loss over epochs" in page
+
+
+def test_a_folder_that_is_a_file_is_refused_before_the_training(script, tmp_path):
+    result = sweep_it(script, "--set", "units=2", "--out", script)
+    assert isinstance(result.exception, FileExistsError)
+    assert "epochs each" not in result.output
+
+
+def test_an_error_names_its_model(script):
+    words = ["sweep", str(script), "--set", "units=2,x"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "ganglion", *words], capture_output=True, text=True
+    )
+    assert ran.returncode == 1
+    assert "This happened in model 1 (units='x'" in ran.stderr.replace("\n", " ")
 
 
 def test_a_recipe_is_what_train_makes_of_it(monkeypatch, tmp_path):
@@ -125,6 +151,7 @@ def test_a_recipe_is_what_train_makes_of_it(monkeypatch, tmp_path):
         (["mnist-perception"], "Did you mean 'mnist-perceptron'"),
         (["none.py"], "there is no file 'none.py'"),
         (["mnist-mlp", "--", "--units", "3"], "a recipe takes no arguments"),
+        (["any.py", "--set", "seed=1,2"], "write --seeds instead"),
     ],
 )
 def test_what_cannot_be_swept_is_refused(words, told):

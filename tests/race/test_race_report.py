@@ -131,7 +131,7 @@ def test_a_race_without_accuracies_is_judged_by_its_test_loss() -> None:
     page, shown = html.page([race]), StringIO()
     held = json.loads(re.search(r'id="curves">(.*?)</script>', page)[1])["charts"][0]
     curves = {curve["engine"]: curve for curve in held["curves"]}
-    assert held["score"] == "loss"
+    assert (held["score"], held["grows"]) == ("test loss", False)
     assert curves["jax"]["average"]["score"][-1] == pytest.approx(sum(last) / 2)
     assert "Test loss over time" in page
     group = next(group for group in figures.groups(race) if group.engine == "jax")

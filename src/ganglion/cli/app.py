@@ -47,7 +47,9 @@ def main() -> None:
     except (ValueError, RuntimeError, OSError, ImportError) as error:
         if _shows_traces():
             raise
-        print(terminal.lines(f"{NAME}: {error}"), file=sys.stderr)
+        note = getattr(error, "__notes__", [""])[0]  # which model it is, of many
+        text = f"{NAME}: {error} {note}".rstrip()
+        print(terminal.lines(text), file=sys.stderr)
         sys.exit(1)
 
 

@@ -89,6 +89,8 @@ def sweep(
         subject = sweeping.of_recipe(recipe)
     if threads is not None:
         config.set_threads(threads)
+    if out is not None:  # what is wrong with it is said before the training
+        out.mkdir(parents=True, exist_ok=True)
     say(subject.remark)
     settings = sweeping.settings_of(subject, values, chosen, folds)
     count = epochs or subject.epochs

@@ -14,7 +14,7 @@ import re
 import runpy
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -37,6 +37,7 @@ FILE, FORMAT = "results.json", 1
 RECIPE_KEYS = {name: KEYS[name] for name in ("lr", "momentum", "batch-size", "epochs")}
 _NOT_A_GROUP = ("seed", "fold", "rows", "validation_rows", "name")
 MOST_SEEDS = 1_000_000
+NOT_SET = {"seed": "--seeds", "fold": "--folds"}  # what has an option of its own
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,8 @@ def parse_values(texts: Sequence[str]) -> dict[str, list[Any]]:
     values: dict[str, list[Any]] = {}
     for text in texts:
         name, words = split_values(text, "--set")
+        if name in NOT_SET:
+            raise ValueError(f"--set {text}: write {NOT_SET[name]} instead.")
         if not words or name in values:
             problem = "is there twice" if name in values else "has no value"
             raise ValueError(f"--set {text}: {name} {problem}.")
@@ -281,12 +284,23 @@ def score_of(experiment: Experiment, trained: ModelSet) -> tuple[str, str]:
     """Return the metric that models are judged by, and a note on it."""
     default, wanted = default_score(trained), experiment.score
     known = trained[0].history.history
-    if wanted is None or wanted in known:
-        return wanted or default, ""
+    name = held_out(wanted, known)
+    if name is not None or wanted is None:
+        return name or default, ""
     return default, (
         f"There is no metric {wanted!r}, the script's `monitor`: models are judged by "
         f"{default!r}. {config.closest(wanted, known)}"
     )
+
+
+def held_out(score: str | None, known: Collection[str]) -> str | None:
+    """Return the name of a metric on data that is held out, if any is.
+
+    >>> held_out("mae", ["mae", "val_mae"]), held_out("val_mae", ["mae"])
+    ('val_mae', 'mae')
+    """
+    name = (score or "").removeprefix("val_")
+    return next((each for each in (f"val_{name}", name) if each in known), None)
 
 
 def default_score(trained: ModelSet) -> str:

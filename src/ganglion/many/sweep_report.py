@@ -18,6 +18,7 @@ from ganglion.many.sweep import (
     default_score,
     groups_of,
     grows,
+    held_out,
     model_record,
 )
 from ganglion.pages import parallel_axes
@@ -100,7 +101,7 @@ class LiveTable(Progress):
         groups: list[Group] = []
         if done:
             known = done[0].history.history
-            score = self._score if self._score in known else default_score(done)
+            score = held_out(self._score, known) or default_score(done)
             ordered = sorted(done, key=lambda member: member.index)
             records = list(map(model_record, ordered))
             groups = groups_of(records, score, grows(done, score))
@@ -123,7 +124,8 @@ def write(results: Results, folder: Path) -> Path:
 
 def page(results: Results) -> str:
     """Return the page as text."""
-    score = results.score.removeprefix("val_")
+    kind = "held-out" if results.score.startswith("val_") else "training"
+    score = f"{kind} {results.score.removeprefix('val_')}"
     groups = results.groups
     curves = [_curve(group, n) for n, group in enumerate(groups)]
     top = element(
@@ -147,7 +149,8 @@ def page(results: Results) -> str:
         section("Every model", _models(results), 2),
         section("Machine", _machine(results), 2),
     )
-    chart = {"name": "0", "score": score, "curves": curves}
+    chart: dict[str, Any] = {"name": "0", "score": score, "curves": curves}
+    chart["grows"] = results.larger_is_better
     content = joined([top, body, _footer()])
     title = f"{results.name}: a sweep"
     return charts.document(title, content, [chart], "ganglion sweep")

@@ -246,7 +246,7 @@
           // Noise must not look like a difference, unless somebody looks for it.
           const least = plot.zoomed ? 0.0005 : 0.01;
           const room = Math.max((high - low) * 0.06, (least - (high - low)) / 2);
-          const most = view.score === "loss" ? Infinity : Math.max(1, high);
+          const most = view.grows ? Math.max(1, high) : Infinity;
           return [low - room, Math.min(high + room, most)];
         } },
       },
@@ -258,7 +258,7 @@
           ...(view.log ? { filter: round } : { space: 60 }),
           ...(isTime ? {} : { incrs: WHOLE_STEPS }),
         },
-        { ...axis(`test ${view.score}`, plain), size: 62 },
+        { ...axis(view.score, plain), size: 62 },
       ],
       hooks: {
         draw: [marks],
@@ -276,7 +276,7 @@
       const held = line.points.filter((point) => point.x <= x + 1e-9);
       if (held.length) found.push({ curve: line.curve, point: held[held.length - 1] });
     }
-    const best = view.score === "loss" ? 1 : -1;
+    const best = view.grows ? -1 : 1;
     return found.sort((a, b) => best * (a.point.y - b.point.y));
   }
 
@@ -373,8 +373,8 @@
       target.append(reading);
       const kind = target.dataset.kind;
       const view = {
-        kind, target, reading, isShown, score: chart.score, curves: chart.curves,
-        clock: "run", log: false,
+        kind, target, reading, isShown, score: chart.score, grows: chart.grows,
+        curves: chart.curves, clock: "run", log: false,
       };
       target.addEventListener("keydown", (event) => step(view, event));
       target.addEventListener("blur", () => view.plot.setCursor({ left: -10, top: -10 }));

@@ -176,7 +176,7 @@ def curves_section(
 
     Args:
         name: Of the chart, among those of the page.
-        score: What the curves are of.
+        score: What the curves are of, in words, as in "test accuracy".
         curves: What `curve` returns.
         races: The races that they are of.
         lines: What the curves are called that have switches of their own.
@@ -193,11 +193,12 @@ def curves_section(
         _switches("Races", "race", _race_names(races)) if len(races) > 1 else None,
         class_="controls",
     )
+    title = score.capitalize()
     return element(
         "div",
         controls,
-        _figure("time", f"Test {score} over time", curves) if over_time else None,
-        _figure("epochs", f"Test {score} over epochs", curves),
+        _figure("time", f"{title} over time", curves) if over_time else None,
+        _figure("epochs", f"{title} over epochs", curves),
         _values(score, curves, over_time),
         class_="curves",
         data_chart=name,
@@ -310,7 +311,7 @@ def _values(score: str, curves: Sequence[dict[str, Any]], over_time: bool) -> Ht
                 cells.append(number(figures.number_text(value, decimals)))
         rows.append(element("tr", *cells))
     both = f"{score} and run time" if over_time else score
-    caption = f"Average test {both} after every epoch"
+    caption = f"Average {both} after every epoch"
     title = element("summary", "The values as a table")
     return element("details", title, table(caption, head, rows))
 

@@ -135,8 +135,8 @@ def _curves(
             seen[group.engine] = seen.get(group.engine, 0) + 1
             curves.append(report_charts.curve(group, i, dash, prefix))
     name = str(len(charts))
-    score = races[0].score
-    charts.append({"name": name, "score": score, "curves": curves})
+    score, grows = f"test {races[0].score}", races[0].score != "loss"
+    charts.append({"name": name, "score": score, "grows": grows, "curves": curves})
     labels = [
         f"{letter}: {figures.label(race)}"
         for letter, race in zip(letters, races, strict=True)

@@ -78,6 +78,20 @@ def test_predictions_and_evaluations_are_those_of_each_model(trained):
         many.evaluate_many([3], X, Y)
 
 
+def test_models_are_judged_by_the_columns_that_they_learned(tmp_path):
+    both = np.concatenate([Y, -Y], axis=1)
+    settings = [{"target": 0, "outputs": 1}, {"target": 1, "outputs": 1}]
+    settings += [{"target": [1, 0], "outputs": 2}, {"outputs": 2}]
+    trained = many.fit_many(build, settings, X, both, verbose=0)
+    trained.save(tmp_path / "set.zip")
+    columns = (both[:, :1], both[:, 1:], both[:, ::-1], both)
+    for found in (trained, many.load(tmp_path / "set.zip")):
+        for member, y, logs in zip(
+            found, columns, found.evaluate(X, both), strict=True
+        ):
+            assert member.model.evaluate(X, y, verbose=0, return_dict=True) == logs
+
+
 def test_an_ensemble_is_a_model_of_the_mean(trained, tmp_path):
     both = trained.ensemble(spread=True)
     predictions = trained.predict(X)

@@ -63,22 +63,35 @@ def evaluate_many(
     sample_weight: Any = None,
     threads: int | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the loss and the metrics of many models, a dictionary for each."""
-    chosen = models_of(models, "evaluate_many")
+    """Return the loss and the metrics of many models, a dictionary for each.
+
+    A model of a set that learned its `target`, a column of `y`, is judged by this.
+    """
+    members = list(models)
+    chosen = models_of(members, "evaluate_many")
     data = SharedData.of(x, y, sample_weight, None)
     _share_steps(chosen)
 
-    def evaluated(model: Any) -> dict[str, Any]:
-        return model.evaluate(
+    def evaluated(index: int) -> dict[str, Any]:
+        return chosen[index].evaluate(
             data.x,
-            data.y,
+            _targets_of(members[index], data.y),
             batch_size=batch_size,
             sample_weight=data.sample_weight,
             verbose=0,
             return_dict=True,
         )
 
-    return mapped(evaluated, chosen, threads)
+    return mapped(evaluated, range(len(chosen)), threads)
+
+
+def _targets_of(member: Any, y: Any) -> Any:
+    """Return the columns of targets that a model learned, if it did not learn all."""
+    target = member.setting.get("target") if isinstance(member, Member) else None
+    is_table = isinstance(y, np.ndarray) and y.ndim > 1
+    if target is None or not is_table or np.max(target) >= y.shape[1]:
+        return y
+    return y[:, np.atleast_1d(target)]
 
 
 def _share_steps(models: list[Any]) -> None:

@@ -28,11 +28,13 @@ from ganglion.many.spaces import (
     check_space,
     chosen,
 )
+from ganglion.many.threads import workers_for
 from ganglion.many.turns import TrialFitting, Turns
 from ganglion.training.data_adapters import count
 
 LARGEST_GRID = 1_000_000
 TRIALS = 20  # by default
+TOGETHER = 8  # trials in training, on up to four threads
 
 
 # ---- choosing trials -----------------------------------------------------------------
@@ -246,9 +248,10 @@ def search(
             has as many more.
         sampler: "random", "grid", "optuna", or a sampler of Optuna.
         pruner: A pruner of Optuna; without one, no trial ends early.
-        batch: Of Optuna, how many trials are in training together, epoch by epoch; a
-            new one is drawn as soon as one ends. Four for each thread by default. The
-            same `batch` gives the same trials on any number of threads.
+        batch: Of Optuna, how many trials are at most in training together, epoch by
+            epoch; as soon as one ends, a new one is drawn. The more there are, the less
+            each knows of the others: eight, or two for each thread, suffice to keep all
+            threads busy, and more are not taken.
         monitor: The metric to judge by; the loss of validation if there is one.
         mode: Whether the smallest ("min") or the largest ("max") value is best; "auto"
             goes by the name of the metric.
@@ -303,8 +306,11 @@ def search(
     if chosen_by is None:
         _Trials(*parts).run(known or [], (x, y), arguments)
     else:
-        drawn = _DrawnTrials(chosen_by, batch or 4 * config.threads(), *parts)
-        drawn.run([None] * (trials or TRIALS), (x, y), arguments)
+        total = trials or TRIALS
+        workers, _ = workers_for(total, arguments.get("threads"))
+        most = max(TOGETHER, 2 * workers)
+        drawn = _DrawnTrials(chosen_by, min(batch or most, most), *parts)
+        drawn.run([None] * total, (x, y), arguments)
     return result
 
 

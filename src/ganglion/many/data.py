@@ -33,7 +33,7 @@ class SharedData:
             if part is not None and data_adapters.is_stream(part):
                 raise ValueError(
                     f"`{name}` is a source of batches, of which every model would take "
-                    "some: `fit_many` needs arrays, which all models can read."
+                    "some: give arrays, which all models can read."
                 )
         if validation_data is not None:
             is_tuple = isinstance(validation_data, (tuple, list))

@@ -8,9 +8,11 @@ and is replaced in its place by the next. In between they train, some at a time.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 from ganglion.many.fitting import Fitting
@@ -43,6 +45,7 @@ class Turns:
         """Give this thread a place, and its first turn."""
         with self._lock:
             self._own.place, self._own.trains = self._places.pop(0), False
+            self._own.waited = 0.0
         try:
             self._wait()
             yield
@@ -77,8 +80,15 @@ class Turns:
             self._wait_for(lambda: self._ring[0] is place)
 
     def _wait_for(self, holds: Callable[[], bool]) -> None:
+        start = time.perf_counter()
         while not (holds() or self._is_stopped()):
             self._own.place.wait(POLL_SECONDS)
+        self._own.waited += time.perf_counter() - start
+
+    @property
+    def waited(self) -> float:
+        """How many seconds this thread has waited so far."""
+        return float(self._own.waited)
 
     def _wake(self) -> None:
         """Wake the thread that has the turn, and the one to train next."""
@@ -131,7 +141,9 @@ class TrialFitting(Fitting):
 
     def _fit(self, plan: ModelPlan, model: Any) -> Member:
         self._turns.train()
+        waited = self._turns.waited
         member = super()._fit(plan, model)
+        seconds = member.seconds - (self._turns.waited - waited)
         self._turns.stop_training()
         self._trials.tell(member)
-        return member
+        return replace(member, seconds=seconds)

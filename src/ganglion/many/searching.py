@@ -115,6 +115,8 @@ def _study_of(sampler: Any, seed: int, study: dict[str, Any]) -> _Study:
             )
     pruner = study["pruner"] or optuna.pruners.NopPruner()  # not Optuna's default
     study = {**study, "sampler": sampler, "pruner": pruner}
+    if study["storage"] is None and study["study_name"] is None:
+        study["study_name"] = "search"  # Hyperband decides by it, which is random else
     new_study = optuna.create_study(load_if_exists=True, **study)
     directions = [direction.name.lower() for direction in new_study.directions]
     if directions != [study["direction"]]:

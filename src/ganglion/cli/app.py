@@ -40,15 +40,15 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command line; errors are one line, without a stack trace."""
+    """Run the command line; errors are a line or two, without a stack trace."""
     atexit.register(gc.freeze)  # the end need not look for garbage: it took 60 ms
     try:
         app(prog_name=NAME)
     except (ValueError, RuntimeError, OSError, ImportError) as error:
         if _shows_traces():
             raise
-        note = getattr(error, "__notes__", [""])[0]  # which model it is, of many
-        text = f"{NAME}: {error} {note}".rstrip()
+        notes = getattr(error, "__notes__", [])[:1]  # which model it is, of many
+        text = "\n".join((f"{NAME}: {error}", *notes))
         print(terminal.lines(text), file=sys.stderr)
         sys.exit(1)
 

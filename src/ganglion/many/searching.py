@@ -34,7 +34,7 @@ from ganglion.training.data_adapters import count
 
 LARGEST_GRID = 1_000_000
 TRIALS = 20  # by default
-TOGETHER = 8  # trials in training, on up to four threads
+TOGETHER = 8  # trials in training by default, on up to four threads
 
 
 # ---- choosing trials -----------------------------------------------------------------
@@ -250,10 +250,10 @@ def search(
             has as many more.
         sampler: "random", "grid", "optuna", or a sampler of Optuna.
         pruner: A pruner of Optuna; without one, no trial ends early.
-        batch: Of Optuna, how many trials are at most in training together, epoch by
-            epoch; as soon as one ends, a new one is drawn. The more there are, the less
-            each knows of the others: eight, or two for each thread, suffice to keep all
-            threads busy, and more are not taken.
+        batch: Of Optuna, how many trials are in training together, epoch by epoch; as
+            soon as one ends, a new one is drawn. Eight by default, or two for each
+            thread if that is more, which keeps all threads busy; the more there are,
+            the less each knows of the others.
         monitor: The metric to judge by; the loss of validation if there is one.
         mode: Whether the smallest ("min") or the largest ("max") value is best; "auto"
             goes by the name of the metric.
@@ -310,8 +310,8 @@ def search(
     else:
         total = trials or TRIALS
         workers, _ = workers_for(total, arguments.get("threads"))
-        most = max(TOGETHER, 2 * workers)
-        drawn = _DrawnTrials(chosen_by, min(batch or most, most), *parts)
+        together = batch or max(TOGETHER, 2 * workers)
+        drawn = _DrawnTrials(chosen_by, together, *parts)
         drawn.run([None] * total, (x, y), arguments)
     return result
 

@@ -287,6 +287,7 @@ def one_output(shape, outputs):
     [
         ({"build": one_output}, "has 1 outputs, but it is to have 2"),
         ({"build": lambda shape, outputs: None}, "must return a compiled model"),
+        ({"build": 3}, "`build` must be a function of"),
         ({"hidden": 5}, "the sizes of all layers"),
         ({"batch_size": 0}, "`batch_size` must be an integer"),
         ({"build_kwargs": {"units": 3}}, "are for `build`, and there is none"),

@@ -94,7 +94,9 @@ def sweep(
     say(subject.remark)
     settings = sweeping.settings_of(subject, values, chosen, folds)
     count = epochs or subject.epochs
-    say(f"{subject.name}: {len(settings)} models, {count} epochs each.")
+    models = "1 model" if len(settings) == 1 else f"{len(settings)} models"
+    each = "1 epoch" if count == 1 else f"{count} epochs"
+    say(f"{subject.name}: {models}, {each} each.")
     progress = None
     if sys.stderr.isatty():
         progress = sweep_report.LiveTable(subject.name, subject.score)

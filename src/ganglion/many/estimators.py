@@ -170,6 +170,12 @@ class _GanglionEstimator(_Estimator):
         return self
 
     def _train(self, x: np.ndarray, y: np.ndarray, outputs: int, extra: Any) -> None:
+        if self.build is not None and not callable(self.build):
+            raise TypeError(
+                "`build` must be a function of the shape of a row and the number of "
+                f"outputs that returns a compiled model, not {self.build!r:.60}."
+            )
+
         def build() -> Any:
             make = self.build or self._dense
             model = make(x.shape[1:], outputs, **(self.build_kwargs or {}))

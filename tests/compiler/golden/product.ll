@@ -1,7 +1,7 @@
 ; plan golden  2 kernels, arena 64 bytes
 ;     0 matmul for batch 1, rows 3, columns 5, inner 4: t1:float32[3, 5] = a:float32[3, 4] · b:float32[4, 5]  [one thread]
 ;     1 for [15]: y@[1] = t1@[1]  [one thread]  | all wait
-; [1, 1, 1, 3, 32, 5, 0, 0, 0, 3, 4, 5, 1, 12, 0, 15, 4, 1, 5]
+; [1, 1, 1, 8, 5, 5, 0, 0, 0, 3, 4, 5, 1, 12, 0, 15, 4, 1, 5]
 declare <16 x float> @llvm.fma.v16f32(<16 x float>, <16 x float>, <16 x float>)
 declare <16 x float> @llvm.masked.load.v16f32.p0(ptr, i32, <16 x i1>, <16 x float>)
 declare void @llvm.masked.store.v16f32.p0(<16 x float>, ptr, i32, <16 x i1>)

@@ -35,6 +35,7 @@ class CpuTuning:
     streamed_columns: int = 256  # of a product of one row: fewer have tiles
     streamed_lines: int = 4  # of its matrix, that are read side by side
     streamed_vectors: int = 2  # of each of them, likewise
+    stored_inner: int = 16  # inner indices: with more, storing takes less than reading
     small_product: int = 1 << 21  # multiplications: more have tiles made for them
     plain_product: int = 1 << 26  # likewise, of matrices with one axis of each kind
     blocked_inner: int = 2048  # inner size from which on products are blocked

@@ -51,7 +51,19 @@ def may_copy_columns(kernel: Contract) -> bool:
     is_matrix = columns.right == 1 and inner.right >= columns.size
     if not is_matrix or outer_pieces(kernel) > 1 or _count(kernel) > CPU.plain_product:
         return False
+    if stores_lines(kernel):
+        return False
     return rows.size >= CPU.copied_rows and columns.size >= CPU.copied_columns
+
+
+def stores_lines(kernel: Contract) -> bool:
+    """Return whether storing the result takes longer than reading the operands.
+
+    Panels would store short runs of lines that may be a page apart, and so share few
+    lines of the cache.
+    """
+    inner = math.prod(axis.size for axis in kernel.inner)
+    return inner <= CPU.stored_inner and kernel.nonzeros is None
 
 
 def goes_by_panels(kernel: Contract) -> bool:
@@ -60,6 +72,8 @@ def goes_by_panels(kernel: Contract) -> bool:
         return False
     if may_copy_columns(kernel):
         return True
+    if stores_lines(kernel):
+        return False
     # The larger operand is the one to go through only once. Groups of rows have more
     # or fewer zeros, panels of columns are all the same work.
     panel, columns = CPU.tile_vectors * WIDTH, kernel.columns[-1].size

@@ -1,0 +1,75 @@
+"""Products of few columns, rows or inner indices, and their own ways to be computed."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from cpu_checks import check, compiled, pure, ran, same
+
+from ganglion.compiler.cpu.pipeline import build
+from ganglion.compiler.cpu.products import small_gemm
+from ganglion.compiler.ir.contraction import matmul
+from ganglion.compiler.ir.graph import Graph, Input
+from ganglion.compiler.ir.pointwise import exp
+from ganglion.compiler.ir.shaping import transpose
+from ganglion.compiler.plan.kernels import Contract
+
+
+def product(rows, inner, columns, dtype="float32", *, layout="nn", batch=()):
+    """Return a product of matrices, of which some lie transposed in memory."""
+    sizes = [(rows, inner), (inner, columns)]
+    pairs = zip("xw", sizes, layout, strict=True)
+    order = (*range(len(batch)), len(batch) + 1, len(batch))
+    inputs, operands = [], []
+    for name, size, letter in pairs:
+        shape = (*batch, *(size[::-1] if letter == "t" else size))
+        inputs.append(Input(name, shape, dtype))
+        value = exp(inputs[-1]) if name == "x" else inputs[-1]
+        operands.append(transpose(value, axes=order) if letter == "t" else value)
+    return pure(Graph.of("product", inputs, {"y": matmul(*operands)}))
+
+
+def arrays_of(program):
+    draw = np.random.default_rng(5)
+    return {
+        source.name: draw.normal(size=source.shape).astype(source.dtype)
+        for source in program.graph.inputs
+    }
+
+
+def contraction(program):
+    (kernel,) = (k for k in build(program).kernels if isinstance(k, Contract))
+    return kernel
+
+
+def tuned(monkeypatch, **settings):
+    monkeypatch.setattr(small_gemm, "CPU", replace(small_gemm.CPU, **settings))
+
+
+def equal_for_any_threads(program, arrays):
+    """Return the results of one thread, which two and three have, too."""
+    first, *others = (ran(compiled(program, n), arrays, {}, 1) for n in (1, 2, 3))
+    for result in others:
+        same(result, first)
+    return first
+
+
+# ---- few inner indices ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("inner", [1, 3, 16])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.usefixtures("copied_columns")
+def test_results_of_few_inner_indices_are_stored_line_by_line(
+    monkeypatch, inner, dtype
+):
+    program = product(45, inner, 300, dtype, layout="tn")
+    arrays = arrays_of(program)
+    kernel = contraction(program)
+    assert not small_gemm.goes_by_panels(kernel)
+    assert small_gemm.Sizes.of(kernel).width == 300
+    check(program, arrays, {}, rtol=1e-5, atol=1e-4)
+    by_lines = equal_for_any_threads(program, arrays)
+    tuned(monkeypatch, stored_inner=0)
+    assert small_gemm.goes_by_panels(kernel)
+    same(by_lines, ran(compiled(program, 1), arrays, {}, 1))

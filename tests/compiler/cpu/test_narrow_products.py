@@ -8,6 +8,7 @@ from cpu_checks import check, compiled, pure, ran, same
 
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.products import small_gemm
+from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.contraction import matmul
 from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.pointwise import exp
@@ -73,3 +74,21 @@ def test_results_of_few_inner_indices_are_stored_line_by_line(
     tuned(monkeypatch, stored_inner=0)
     assert small_gemm.goes_by_panels(kernel)
     same(by_lines, ran(compiled(program, 1), arrays, {}, 1))
+
+
+# ---- a row times a wide matrix -------------------------------------------------------
+
+
+@pytest.mark.parametrize("inner", [3, 8, 13, 30])
+@pytest.mark.parametrize("columns", [4096, 5003])
+def test_a_row_streams_a_wide_matrix_piece_by_piece(monkeypatch, inner, columns):
+    program = product(1, inner, columns)
+    arrays = arrays_of(program)
+    kernel = contraction(program)
+    assert small_gemm.kind_of(kernel)[0].streams
+    assert small_gemm.Sizes.of(kernel).across == -(-columns // CPU.streamed_piece[0])
+    check(program, arrays, {}, rtol=1e-5, atol=1e-4)
+    streamed = equal_for_any_threads(program, arrays)
+    tuned(monkeypatch, streamed_columns=10**6)
+    assert not small_gemm.kind_of(kernel)[0].streams
+    same(streamed, ran(compiled(program, 1), arrays, {}, 1))

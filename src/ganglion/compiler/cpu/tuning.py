@@ -33,7 +33,8 @@ class CpuTuning:
     copied_rows: int = 64  # fewer do not repay the copy
     copied_panel: int = 4096  # elements: half of a first cache
     streamed_columns: int = 256  # of a product of one row: fewer have tiles
-    streamed_lines: int = 4  # of its matrix, that are read side by side
+    streamed_piece: tuple[int, int] = (512, 2048)  # columns of a piece, least and most
+    streamed_lines: int = 8  # of its matrix, that are read side by side
     streamed_vectors: int = 2  # of each of them, likewise
     stored_inner: int = 16  # inner indices: with more, storing takes less than reading
     small_product: int = 1 << 21  # multiplications: more have tiles made for them

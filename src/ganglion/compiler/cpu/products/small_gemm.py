@@ -85,7 +85,7 @@ def goes_by_panels(kernel: Contract) -> bool:
 def streams_matrix(kernel: Contract) -> bool:
     """Return whether a contraction is bound by reading its right matrix, line by line.
 
-    It has one row, and pieces with all columns.
+    It has one row, and enough pieces whose columns are many.
     """
     if len(kernel.rows) != 1 or len(kernel.inner) != 1 or len(kernel.columns) != 1:
         return False
@@ -93,7 +93,7 @@ def streams_matrix(kernel: Contract) -> bool:
     is_matrix = columns.right == 1 and inner.right >= columns.size
     is_plain = kernel.epilogue is None and kernel.sums is None
     is_long = columns.size >= CPU.streamed_columns
-    pieces = outer_pieces(kernel)
+    pieces = max(1, columns.size // CPU.streamed_piece[0]) * outer_pieces(kernel)
     return (
         rows.size == 1
         and (is_matrix and is_plain and is_long)
@@ -222,6 +222,10 @@ def _piece_of(kernel: Contract) -> tuple[int, int]:
     rows, columns = kernel.rows[-1].size, kernel.columns[0].size
     if outer_pieces(kernel) >= CPU.enough_pieces:
         return rows, columns
+    if streams_matrix(kernel):
+        least, most = CPU.streamed_piece
+        even = columns // CPU.many_threads
+        return rows, min(max(even - even % least, least), most)
     if not goes_by_panels(kernel):
         return TILE_ROWS[0], columns
     if not (kernel.nonzeros or may_copy_columns(kernel)):

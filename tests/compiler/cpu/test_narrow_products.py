@@ -92,3 +92,24 @@ def test_a_row_streams_a_wide_matrix_piece_by_piece(monkeypatch, inner, columns)
     tuned(monkeypatch, streamed_columns=10**6)
     assert not small_gemm.kind_of(kernel)[0].streams
     same(streamed, ran(compiled(program, 1), arrays, {}, 1))
+
+
+# ---- many short rows -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("columns", [3, 16, 37])
+def test_rows_that_are_prefetched_have_the_same_bits(monkeypatch, columns):
+    program = product(203, 20, columns)
+    arrays = arrays_of(program)
+    kernel = contraction(program)
+    plain = ran(compiled(program, 1), arrays, {}, 1)
+    assert not small_gemm.kind_of(kernel)[0].ahead
+    tuned(monkeypatch, own_cache=kernel.left.buffer.nbytes)
+    assert small_gemm.kind_of(kernel)[0].ahead
+    same(plain, equal_for_any_threads(program, arrays))
+
+
+@pytest.mark.parametrize("shape", [(400, 20, 65), (40, 600, 16)])
+def test_wide_products_and_long_rows_are_not_prefetched(monkeypatch, shape):
+    tuned(monkeypatch, own_cache=0)
+    assert not small_gemm.kind_of(contraction(product(*shape)))[0].ahead

@@ -37,6 +37,8 @@ class CpuTuning:
     streamed_lines: int = 8  # of its matrix, that are read side by side
     streamed_vectors: int = 2  # of each of them, likewise
     stored_inner: int = 16  # inner indices: with more, storing takes less than reading
+    ahead_columns: int = 64  # of a product that prefetches rows, at most
+    ahead_bytes: int = 8192  # between a row and what is prefetched, at least
     small_product: int = 1 << 21  # multiplications: more have tiles made for them
     plain_product: int = 1 << 26  # likewise, of matrices with one axis of each kind
     blocked_inner: int = 2048  # inner size from which on products are blocked

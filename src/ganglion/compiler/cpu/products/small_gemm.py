@@ -101,6 +101,23 @@ def streams_matrix(kernel: Contract) -> bool:
     )
 
 
+def reads_ahead(kernel: Contract) -> bool:
+    """Return whether a contraction prefetches rows of its left matrix.
+
+    A tile reads its rows at the same time. Where each is short, hardware prefetchers
+    see no stream, though all rows are one.
+    """
+    (*_, row), (inner, *more) = kernel.rows, kernel.inner
+    is_stream = not more and inner.left == 1 and inner.size == row.left
+    return (
+        is_stream
+        and row.left * kernel.left.buffer.dtype.itemsize <= CPU.page_bytes // 2
+        and kernel.columns[0].size <= CPU.ahead_columns
+        and kernel.left.buffer.nbytes >= CPU.own_cache
+        and not (kernel.nonzeros or may_copy_columns(kernel))
+    )
+
+
 def _count(kernel: Contract) -> int:
     """Return how many multiplications a contraction consists of."""
     return math.prod(axis.size for axis in kernel.axes)
@@ -122,6 +139,7 @@ class ProductKind(NamedTuple):
     stores: bool = True  # its result, which may be for its epilogue alone
     copied: int = 0  # elements of a piece's columns that it copies at a time
     streams: bool = False  # the right matrix, of which each element is read once
+    ahead: bool = False  # rows of the left matrix are prefetched
     epilogue: Any = None  # the key of it
 
     @property
@@ -160,6 +178,7 @@ class Sizes(NamedTuple):
     # Of lists: how many at each index of the outer axes, the numbers that one has room
     # for, and the nonzero indices of one that still leaves out enough.
     lists: tuple[int, ...] = ()
+    ahead: tuple[int, ...] = ()  # elements of the left matrix to what is prefetched
 
     @staticmethod
     def of(kernel: Contract) -> Sizes:
@@ -175,6 +194,7 @@ class Sizes(NamedTuple):
             tuple((a.size, a.left, a.right, a.out) for a in outer_axes(kernel)),
             tuple((a.size, a.left, a.right) for a in kernel.inner),
             _lists_of(kernel),
+            _ahead_of(kernel),
         )
 
     @staticmethod
@@ -193,13 +213,14 @@ class Sizes(NamedTuple):
             outer=tuple(some(4) for _ in range(kind.outer)),
             inner=tuple(some(3) for _ in range(kind.inner)),
             lists=some(3 if kind.group else 0),
+            ahead=some(kind.ahead),
         )
 
     def values(self) -> tuple[int, ...]:
         """Return all numbers, one after the other."""
         nested = (*self.outer, *self.inner)
         axes = [number for axis in nested for number in axis]
-        return (*self[:6], *self.offsets, *self.row, *axes, *self.lists)
+        return (*self[:6], *self.offsets, *self.row, *axes, *self.lists, *self.ahead)
 
 
 def _lists_of(kernel: Contract) -> tuple[int, ...]:
@@ -207,6 +228,13 @@ def _lists_of(kernel: Contract) -> tuple[int, ...]:
         return ()
     *_, groups, length = kernel.nonzeros.buffer.shape
     return groups, length, int(CPU.worth_skipping * kernel.inner[0].size)
+
+
+def _ahead_of(kernel: Contract) -> tuple[int, ...]:
+    if not reads_ahead(kernel):
+        return ()
+    ahead = CPU.ahead_bytes // kernel.left.buffer.dtype.itemsize
+    return (max(ahead, TILE_ROWS[0] * kernel.rows[-1].left),)
 
 
 def outer_axes(kernel: Contract) -> tuple[Axis, ...]:
@@ -298,6 +326,7 @@ def kind_of(kernel: Contract) -> tuple[ProductKind, tuple[Buffer, ...]]:
         kernel.out.buffer.kind != "register",
         CPU.copied_panel if copies else 0,
         streams_matrix(kernel),
+        reads_ahead(kernel),
     )
     operands = (kernel.left.buffer, kernel.right.buffer, kernel.out.buffer)
     sums = (kernel.sums,) if kernel.sums else ()
@@ -594,6 +623,8 @@ class ProductText:
             size, across, down = self.sizes.inner[depth]
 
             def step(index: str, carried: list[Val]) -> list[Val]:
+                if self.kind.ahead and len(lefts) == TILE_ROWS[0]:
+                    self._prefetch_left(lefts[0], index)
                 a = text.add(left, text.times(index, across))
                 b = text.address(right, element, text.times(index, down))
                 return axis(depth + 1, a, b, carried)
@@ -601,6 +632,13 @@ class ProductText:
             return text.carry(0, size, 1, totals, step)
 
         return axis(0, "0", right, zeros)
+
+    def _prefetch_left(self, line: str, index: str) -> None:
+        """Prefetch a step's share of the rows of a tile that is ahead."""
+        (ahead,) = self.sizes.ahead
+        share = self.text.times(index, TILE_ROWS[0])
+        at = self.text.address(line, self.element, self.text.add(share, str(ahead)))
+        self.emitter.prefetch(at, 1)
 
     def _step(
         self, lines: list[str], right: str, totals: list[Val], vectors: int

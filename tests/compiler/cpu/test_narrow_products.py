@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from cpu_checks import check, compiled, pure, ran, same
 
+from ganglion.compiler.cpu.emit import form_of
 from ganglion.compiler.cpu.pipeline import build
 from ganglion.compiler.cpu.products import small_gemm
 from ganglion.compiler.cpu.tuning import CPU
@@ -113,3 +114,63 @@ def test_rows_that_are_prefetched_have_the_same_bits(monkeypatch, columns):
 def test_wide_products_and_long_rows_are_not_prefetched(monkeypatch, shape):
     tuned(monkeypatch, own_cache=0)
     assert not small_gemm.kind_of(contraction(product(*shape)))[0].ahead
+
+
+# ---- few columns ---------------------------------------------------------------------
+
+TALL = [(2, 8), (3, 9), (16, 16), (17, 33), (70, 15), (130, 129), (300, 8)]
+
+
+@pytest.mark.parametrize("shape", TALL)
+@pytest.mark.parametrize("columns", CPU.dotted_columns)
+@pytest.mark.parametrize("layout", ["nn", "nt"])
+def test_few_columns_are_summed_along_rows(shape, columns, layout):
+    program = product(*shape, columns, layout=layout)
+    arrays = arrays_of(program)
+    assert small_gemm.kind_of(contraction(program))[0].dotted == columns
+    check(program, arrays, {}, rtol=1e-5, atol=1e-4)
+    equal_for_any_threads(program, arrays)
+
+
+@pytest.mark.parametrize("columns", CPU.dotted_columns)
+@pytest.mark.parametrize("batch", [(3,), (9,), (2, 5)])
+def test_few_columns_in_a_batch(columns, batch):
+    program = product(21, 19, columns, batch=batch)
+    assert small_gemm.kind_of(contraction(program))[0].dotted == columns
+    check(program, arrays_of(program), {}, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("columns", CPU.dotted_columns)
+def test_the_bits_of_a_row_do_not_depend_on_the_others(columns):
+    """Nor does it matter whether a tile begins with it, or what the others hold."""
+    arrays = arrays_of(product(75, 21, columns))
+
+    def result(first, last):
+        some = {"x": arrays["x"][first:last], "w": arrays["w"]}
+        _, results = ran(compiled(product(last - first, 21, columns), 1), some, {}, 1)
+        return results["y"][0]
+
+    whole = result(0, 75)
+    arrays["x"][11:] = np.inf
+    np.testing.assert_array_equal(result(0, 75)[:11], whole[:11])
+    np.testing.assert_array_equal(result(4, 11), whole[4:11])
+
+
+def test_one_text_serves_all_sizes_of_a_column():
+    keys = {form_of(contraction(product(*shape, 1))).key for shape in TALL}
+    assert len(keys) == 1
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        product(40, 20, 3),
+        product(40, 7, 1),
+        product(1, 20, 1),
+        product(40, 20, 1, "float64"),
+        product(40, 20, 1, layout="tn"),
+    ],
+    ids=["three columns", "short rows", "one row", "doubles", "transposed"],
+)
+def test_other_products_have_tiles(program):
+    assert not small_gemm.kind_of(contraction(program))[0].dotted

@@ -30,6 +30,7 @@ from ganglion.compiler.cpu.epilogue import FACTS
 from ganglion.compiler.cpu.host_calls import emit_host_call
 from ganglion.compiler.cpu.passes.skip_zeros import NonzeroBits, Nonzeros
 from ganglion.compiler.cpu.products.amx_gemm import AmxContraction
+from ganglion.compiler.cpu.products.column_gemm import ColumnProductText
 from ganglion.compiler.cpu.products.gemm import Contraction
 from ganglion.compiler.cpu.products.packed_gemm import PackedContraction
 from ganglion.compiler.cpu.products.packing import (
@@ -484,8 +485,7 @@ def emit_form(form: Form) -> tuple[Signature, str]:
         emitted, buffers = loop.emit(), template.buffers
     elif isinstance(template, ProductKind):
         buffers, epilogue, count = _operands(template, told_buffers(template))
-        product = RowProductText if template.streams else ProductText
-        emitted = product(template, buffers, epilogue, count).emit()
+        emitted = _text_of(template)(template, buffers, epilogue, count).emit()
     elif isinstance(template, PackedKind):
         kernel, grid, fewest = parametrized(template)
         buffers, epilogue, count = _operands(template, packed_buffers(kernel))
@@ -503,6 +503,13 @@ def emit_form(form: Form) -> tuple[Signature, str]:
     passed = tuple(numbers[buffer] for buffer in emitted.buffers)
     signature = Signature(name, passed, emitted.parallel, emitted.grain)
     return signature, _module(name, emitted)
+
+
+def _text_of(kind: ProductKind) -> type[ProductText]:
+    """Return what emits the text of a kind of small contractions."""
+    if kind.dotted:
+        return ColumnProductText
+    return RowProductText if kind.streams else ProductText
 
 
 def _operands(

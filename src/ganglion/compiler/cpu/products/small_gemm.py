@@ -39,6 +39,7 @@ from ganglion.compiler.plan.kernels import (
     NonzeroIndices,
 )
 
+FLOAT32 = np.dtype("float32")
 TILE_ROWS = (8, 4, 2, 1)
 FEWEST_SUMS = 8  # vectors of a tile, so that none waits for the one before it
 
@@ -114,8 +115,29 @@ def reads_ahead(kernel: Contract) -> bool:
         and row.left * kernel.left.buffer.dtype.itemsize <= CPU.page_bytes // 2
         and kernel.columns[0].size <= CPU.ahead_columns
         and kernel.left.buffer.nbytes >= CPU.own_cache
-        and not (kernel.nonzeros or may_copy_columns(kernel))
+        and not (kernel.nonzeros or may_copy_columns(kernel) or dotted_columns(kernel))
     )
+
+
+def dotted_columns(kernel: Contract) -> int:
+    """Return the columns of a contraction that is summed along rows, 0 for others.
+
+    Its columns are few, and lie side by side in both matrices that have them.
+    """
+    if len(kernel.inner) != 1 or len(kernel.columns) != 1 or not kernel.rows:
+        return 0
+    (inner,), (columns,), row = kernel.inner, kernel.columns, kernel.rows[-1]
+    is_plain = not (kernel.epilogue or kernel.sums or kernel.nonzeros or kernel.packed)
+    side_by_side = columns.size == 1 or columns.right == columns.out == 1
+    dotted = (
+        (is_plain and side_by_side and kernel.out.buffer.dtype == FLOAT32)
+        and columns.size in CPU.dotted_columns
+        and columns.size == inner.right == row.out
+        and inner.left == 1
+        and inner.size >= CPU.dotted_inner
+        and row.size >= CPU.dotted_rows
+    )
+    return columns.size if dotted else 0
 
 
 def _count(kernel: Contract) -> int:
@@ -139,6 +161,7 @@ class ProductKind(NamedTuple):
     stores: bool = True  # its result, which may be for its epilogue alone
     copied: int = 0  # elements of a piece's columns that it copies at a time
     streams: bool = False  # the right matrix, of which each element is read once
+    dotted: int = 0  # columns with which rows are multiplied by vectors of lanes
     ahead: bool = False  # rows of the left matrix are prefetched
     epilogue: Any = None  # the key of it
 
@@ -250,6 +273,8 @@ def _piece_of(kernel: Contract) -> tuple[int, int]:
     rows, columns = kernel.rows[-1].size, kernel.columns[0].size
     if outer_pieces(kernel) >= CPU.enough_pieces:
         return rows, columns
+    if dotted_columns(kernel):
+        return CPU.dotted_piece, columns
     if streams_matrix(kernel):
         least, most = CPU.streamed_piece
         even = columns // CPU.many_threads
@@ -299,6 +324,8 @@ def is_small(kernel: Contract) -> bool:
     """
     if kernel.bits or kernel.packed or kernel.prefetched:
         return False
+    if dotted_columns(kernel):
+        return True
     if len(kernel.columns) != 1 or not kernel.rows or not kernel.inner:
         return False
     # Sums of columns over a long inner axis restart with each block of it.
@@ -326,6 +353,7 @@ def kind_of(kernel: Contract) -> tuple[ProductKind, tuple[Buffer, ...]]:
         kernel.out.buffer.kind != "register",
         CPU.copied_panel if copies else 0,
         streams_matrix(kernel),
+        dotted_columns(kernel),
         reads_ahead(kernel),
     )
     operands = (kernel.left.buffer, kernel.right.buffer, kernel.out.buffer)

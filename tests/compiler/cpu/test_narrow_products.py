@@ -15,6 +15,7 @@ from ganglion.compiler.ir.graph import Graph, Input
 from ganglion.compiler.ir.pointwise import exp
 from ganglion.compiler.ir.shaping import transpose
 from ganglion.compiler.plan.kernels import Contract
+from ganglion.compiler.plan.lowering import COLUMN_ROWS
 
 
 def product(rows, inner, columns, dtype="float32", *, layout="nn", batch=()):
@@ -127,7 +128,10 @@ TALL = [(2, 8), (3, 9), (16, 16), (17, 33), (70, 15), (130, 129), (300, 8)]
 def test_few_columns_are_summed_along_rows(shape, columns, layout):
     program = product(*shape, columns, layout=layout)
     arrays = arrays_of(program)
-    assert small_gemm.kind_of(contraction(program))[0].dotted == columns
+    # Few rows of a transposed matrix are columns, each for itself.
+    swapped = layout == "nt" and columns > 1 and shape[0] <= COLUMN_ROWS
+    found = small_gemm.kind_of(contraction(program))[0].dotted
+    assert found == (1 if swapped else columns)
     check(program, arrays, {}, rtol=1e-5, atol=1e-4)
     equal_for_any_threads(program, arrays)
 
@@ -154,6 +158,27 @@ def test_the_bits_of_a_row_do_not_depend_on_the_others(columns):
     arrays["x"][11:] = np.inf
     np.testing.assert_array_equal(result(0, 75)[:11], whole[:11])
     np.testing.assert_array_equal(result(4, 11), whole[4:11])
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+@pytest.mark.parametrize("batch", [(), (3,), (2, 9)])
+@pytest.mark.parametrize("shape", [(8, 2), (19, 70), (64, 130)])
+def test_few_rows_of_a_transposed_matrix_are_columns(rows, batch, shape):
+    program = product(rows, *shape, layout="nt", batch=batch)
+    kernels = [k.name for k in build(program).kernels]
+    assert "pack" not in kernels
+    assert "dots" not in kernels
+    kernel = contraction(program)
+    assert small_gemm.kind_of(kernel)[0].dotted == 1
+    arrays = arrays_of(program)
+    check(program, arrays, {}, rtol=1e-5, atol=1e-4)
+    equal_for_any_threads(program, arrays)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_few_rows_of_doubles(rows):
+    program = product(rows, 33, 20, "float64", layout="nt")
+    check(program, arrays_of(program), {}, rtol=1e-12, atol=1e-12)
 
 
 def test_one_text_serves_all_sizes_of_a_column():

@@ -25,7 +25,11 @@ from ganglion.compiler.cpu.plan import (
     place_in_arena,
 )
 from ganglion.compiler.cpu.products.packing import scratch_for
-from ganglion.compiler.cpu.products.small_gemm import goes_by_panels, repays_epilogue
+from ganglion.compiler.cpu.products.small_gemm import (
+    goes_by_panels,
+    repays_epilogue,
+    sums_along_rows,
+)
 from ganglion.compiler.cpu.time_loop import split_time_loops
 from ganglion.compiler.cpu.tuning import CPU
 from ganglion.compiler.ir.graph import Node, Program, has_short_floats
@@ -64,6 +68,7 @@ from ganglion.compiler.plan.winograd import WinogradPoints
 
 _PREFERENCES = Preferences(
     scratch_for=scratch_for,
+    sums_along_rows=sums_along_rows,
     pixels_side_by_side=True,
     few_channels_by_taps=True,
     strides_by_phase=True,

@@ -13,7 +13,12 @@ from ganglion.compiler.ir.graph import Graph, Input, Node, Value
 from ganglion.compiler.ir.scan import carry_name
 from ganglion.compiler.ir.shaping import reshape
 from ganglion.compiler.plan.kernels import Buffer, Loop, View, row_major
-from ganglion.compiler.plan.lowering import Lowering, identity, never_packed
+from ganglion.compiler.plan.lowering import (
+    Lowering,
+    identity,
+    never_packed,
+    never_summed,
+)
 from ganglion.compiler.plan.time_loop import TimeLoop, Window
 
 
@@ -35,6 +40,7 @@ class _LoweredScan:
             thread_splits=1,
             winograd=False,
             scratch_for=never_packed,
+            sums_along_rows=never_summed,
             rounds_products=False,
         )
         self.inner = Lowering(self.body, set(), one_thread, low.rules)

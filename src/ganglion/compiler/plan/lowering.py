@@ -74,6 +74,7 @@ LONG_PART = 256  # inner indices of a part of such a sum, at least
 LANES = 16  # rows or columns: products with fewer are thin
 MAX_PARTIAL_SUMS = 1 << 17  # elements of all partial sums
 DOT_ROWS = 1  # of a product by a transposed matrix that is not copied, at most
+COLUMN_ROWS = 3  # likewise, where a product with a single column is as fast
 PART_ROWS = 64  # at least: fewer would load the right matrix too often
 CACHED_ELEMENTS = 2**17  # of a right matrix that stays in the cache
 LARGE_PART_ROWS, FEWEST_PARTS = 256, 8  # if it does not
@@ -81,6 +82,11 @@ LARGE_PART_ROWS, FEWEST_PARTS = 256, 8  # if it does not
 
 def never_packed(_: Contract) -> None:
     """Return None: products are never packed."""
+
+
+def never_summed(_: Contract) -> bool:
+    """Return False: products are never computed by sums along rows."""
+    return False
 
 
 @record(guarded=True)
@@ -96,6 +102,9 @@ class Preferences:
     winograd_by_point: bool = True
     # Returns the shape of a buffer for packed blocks of a product, None for no packing.
     scratch_for: Callable[[Contract], Shape | None] = never_packed
+    # Whether a product with a single column is computed by sums along its rows: then
+    # one of few rows by a transposed matrix has a column for each of its rows.
+    sums_along_rows: Callable[[Contract], bool] = never_summed
     rounds_products: bool = False  # round operands of float32 products to bfloat16
     # Store images with adjacent pixels if their convolution has a single channel.
     pixels_side_by_side: bool = False
@@ -714,6 +723,11 @@ def lower_matmul(low: Lowering, node: Node) -> None:
     rounds = low.target.rounds_products and node.dtype == FLOAT32
     # With a single column, there is no transposed matrix: sums are over many rows.
     transposed = node.shape[-1] > 1 and left.strides[-1] == right.strides[-2] == 1
+    if node.shape[-2] <= COLUMN_ROWS and transposed and not rounds:
+        product = _by_columns(node, left, right, *stored)
+        if low.target.sums_along_rows(product):
+            low.emit(product)
+            return
     if node.shape[-2] <= DOT_ROWS and transposed:
         _lower_dots(low, node, left, right, stored[1], rounds)
         return
@@ -819,6 +833,22 @@ def _row_parts(low: Lowering, node: Node) -> int:
     most = min(low.target.thread_splits, rows // LARGE_PART_ROWS)
     parts = thread_split(rows, max(1, most))
     return parts if parts >= FEWEST_PARTS else 1
+
+
+def _by_columns(
+    node: Node, left: View, right: View, out: Shape, target: View
+) -> Contract:
+    """Return the product of some rows with a transposed matrix, a column for each."""
+    sizes = (*node.shape[:-2], node.shape[-2])
+    batch = tuple(
+        Axis(size, (*right.strides[:-2], 0)[i], left.strides[i], out[i])
+        for i, size in enumerate(sizes)
+        if size > 1
+    )
+    row = Axis(node.shape[-1], right.strides[-1], 0, out[-1])
+    inner = (Axis(node.inputs[0].shape[-1], right.strides[-2], left.strides[-1], 0),)
+    column = (Axis(1, 0, 1, 1),)
+    return Contract("matmul", batch, (row,), column, inner, right, left, target)
 
 
 def _lower_dots(

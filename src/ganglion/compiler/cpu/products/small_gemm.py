@@ -140,6 +140,11 @@ def dotted_columns(kernel: Contract) -> int:
     return columns.size if dotted else 0
 
 
+def sums_along_rows(kernel: Contract) -> bool:
+    """Return whether a contraction has so few columns."""
+    return dotted_columns(kernel) > 0
+
+
 def _count(kernel: Contract) -> int:
     """Return how many multiplications a contraction consists of."""
     return math.prod(axis.size for axis in kernel.axes)

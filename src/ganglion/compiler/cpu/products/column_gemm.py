@@ -37,6 +37,8 @@ class ColumnProductText(ProductText):
             here = text.add(row, text.smaller(str(below), last))
             at = text.times(here, down)
             lines.append(text.address(matrices.left, self.element, at))
+        if self.kind.ahead:
+            self._prefetch_tile(lines[0])
         sums: list[Val] = []
         for start in range(0, len(lines), CPU.dotted_lines):
             group = lines[start : start + CPU.dotted_lines]
@@ -45,6 +47,17 @@ class ColumnProductText(ProductText):
         at = text.address(matrices.out, self.element, text.times(row, out))
         live = text.times(count, self.kind.dotted)
         self.emitter.in_tail(live, lambda: self.emitter.store(total, at))
+
+    def _prefetch_tile(self, line: str) -> None:
+        """Prefetch rows of a tile that is ahead: loads with a mask wait for them."""
+        text, (_, down, _), (ahead,) = self.text, self.sizes.row, self.sizes.ahead
+        start = text.address(line, self.element, ahead)
+        step = CPU.line_bytes // self.kind.dtype.itemsize
+
+        def prefetch(index: str) -> None:
+            self.emitter.prefetch(text.address(start, self.element, index), 1)
+
+        text.each(0, text.times(str(self._together), down), step, prefetch)
 
     def _sums(self, right: str, lines: list[str]) -> list[Val]:
         """Return the sums of the products of each line, lane by lane."""

@@ -115,7 +115,7 @@ def reads_ahead(kernel: Contract) -> bool:
         and row.left * kernel.left.buffer.dtype.itemsize <= CPU.page_bytes // 2
         and kernel.columns[0].size <= CPU.ahead_columns
         and kernel.left.buffer.nbytes >= CPU.own_cache
-        and not (kernel.nonzeros or may_copy_columns(kernel) or dotted_columns(kernel))
+        and not (kernel.nonzeros or may_copy_columns(kernel))
     )
 
 

@@ -135,7 +135,8 @@ def test_passes_against_float64(always, monkeypatch, span, name, case):
 
 
 # Taps, stride, (images, height, width), channels in and out, padding: taps that the
-# strides divide and those that they do not, phases of unequal pixels.
+# strides divide and those that they do not, phases of unequal pixels; more taps than a
+# tile has.
 STRIDED = [
     (4, 2, (3, 14, 14), 16, 24, ((1, 1), (1, 1))),
     (3, 2, (5, 13, 12), 17, 8, ((1, 0), (0, 1))),
@@ -147,6 +148,12 @@ STRIDED = [
     (4, 1, (4, 9, 10), 20, 21, ((1, 2), (2, 1))),
     ((1, 6), 2, (5, 2, 17), 9, 24, ((0, 0), (2, 1))),
     ((1, 5), 2, (3, 1, 40), 16, 17, ((0, 0), (2, 2))),
+    (7, 1, (3, 11, 9), 16, 17, ((3, 3), (3, 3))),
+    (6, 1, (2, 13, 12), 9, 24, ((0, 0), (5, 5))),
+    (11, 2, (3, 17, 14), 8, 20, ((5, 4), (0, 1))),
+    ((1, 9), 1, (5, 2, 31), 24, 12, ((0, 0), (4, 4))),
+    ((1, 16), 1, (3, 1, 16), 8, 9, ((0, 0), (15, 0))),
+    ((1, 13), 2, (3, 1, 40), 16, 17, ((0, 0), (0, 0))),
 ]
 
 

@@ -52,6 +52,7 @@ MAX_SLICES = 16  # of a weight gradient: each has sums of its own, added up at t
 MAX_SLICES_OF_LARGE = 8  # where those sums are large
 TILE_COST = 1.6  # of a tile with its transforms, in units of its products alone
 MIN_TILES = 48  # of all images: fewer keep few threads busy
+MOST_TAPS = 5  # along an axis: more are cut into runs of as many, or fewer
 TAPS = ((2, 2), (3, 3), (4, 4), (5, 5), (1, 2), (1, 3), (1, 4), (1, 5))  # of a phase
 MAX_STORED = 3  # elements of points that are stored, in units of those of the sums
 MOST_CACHED_WEIGHTS = 256 * 1024  # elements that stay in a second-level cache
@@ -87,7 +88,8 @@ def suits(node: Node, kernel: Shape, inputs: Shape, outputs: Shape) -> bool:
         return False
     strides = node.attrs["strides"]
     # Taps of a phase without pixels would be left without a gradient.
-    if any(size < stride for size, stride in zip(inputs[1:3], strides, strict=True)):
+    axes = zip(inputs[1:3], kernel, strides, strict=True)
+    if any(size < (k if k > MOST_TAPS * s else s) for size, k, s in axes):
         return False
     if _taps_of_phases(kernel, strides) not in TAPS:
         return False
@@ -95,9 +97,23 @@ def suits(node: Node, kernel: Shape, inputs: Shape, outputs: Shape) -> bool:
 
 
 def _taps_of_phases(kernel: Shape, strides: Shape) -> Pair:
-    """Return the largest number of taps that a phase of the images meets, by axis."""
-    rows, columns = (-(-k // s) for k, s in zip(kernel, strides, strict=True))
+    """Return the largest number of taps that a plane meets, by axis."""
+    longest = (-(-k // s) for k, s in zip(kernel, strides, strict=True))
+    rows, columns = (-(-taps // -(-taps // MOST_TAPS)) for taps in longest)
     return rows, columns
+
+
+def _count_planes(kernel: Shape, strides: Shape) -> int:
+    """Return how many planes there are: the phases of the images, by runs of taps.
+
+    >>> _count_planes((4, 4), (2, 2)), _count_planes((7, 7), (1, 1))
+    (4, 4)
+    """
+    axes = zip(kernel, strides, _taps_of_phases(kernel, strides), strict=True)
+    return math.prod(
+        sum(-(-(k - first) // (s * taps)) for first in range(min(k, s)))
+        for k, s, taps in axes
+    )
 
 
 def worth(
@@ -105,8 +121,7 @@ def worth(
 ) -> bool:
     """Return whether Winograd's method is clearly faster than direct convolution."""
     taps = _taps_of_phases(kernel, strides)
-    planes = math.prod(map(min, kernel, strides))
-    tiling = _best(inputs[3] * planes, outputs, taps)
+    tiling = _best(inputs[3] * _count_planes(kernel, strides), outputs, taps)
     fewest = tiling.tiles
     if op == "conv_transpose":
         fewest = min(fewest, _best(outputs[3], inputs, taps).tiles)
@@ -160,12 +175,20 @@ def _cut(tiling: Tiling, most: int, at_once: int) -> Tiling:
 
 
 def _parts(
-    low: Lowering, x: Value, attrs: Mapping[str, Any], kernel: View, shape: Shape
+    low: Lowering,
+    x: Value,
+    kernel: View,
+    shape: Shape,
+    window: tuple[Pair, Pair, Pair],
 ) -> tuple[tuple[Plane, ...], tuple[Taps, ...]]:
-    """Split images and a kernel into phases: planes, and the taps that each meets."""
+    """Split images and a kernel into planes, and the taps that each meets.
+
+    Those are the phases of a kernel with strides, and runs of the taps of a long one.
+    The window is: strides, zeros before the images, and taps of a plane, at most.
+    """
     images, (count, *extent, channels) = _view(low, x), x.shape
-    edges = [edge for edge, _ in attrs["pairs"]]
-    axes = zip(attrs["strides"], edges, shape[:2], extent, strict=True)
+    strides, edges, most = window
+    axes = zip(strides, edges, shape[:2], extent, most, strict=True)
     planes: list[Plane] = []
     parts: list[Taps] = []
     for own in itertools.product(*(phases(*axis) for axis in axes)):
@@ -194,10 +217,16 @@ def _every(view: View, axis: int, offsets: Sequence[int], steps: Sequence[int]) 
 def lower_conv(low: Lowering, node: Node, kernel: View) -> None:
     """Emit a convolution."""
     x, w = node.inputs
-    planes, parts = _parts(low, x, node.attrs, kernel, w.shape)
-    taps = _taps_of_phases(w.shape[:2], node.attrs["strides"])
+    window = _window(node.attrs, w.shape)
+    planes, parts = _parts(low, x, kernel, w.shape, window)
     target = Plane(View.of(low.allocate(node)), node.shape)
-    _convolve(low, node, planes, parts, taps, target)
+    _convolve(low, node, planes, parts, window[2], target)
+
+
+def _window(attrs: Mapping[str, Any], kernel: Shape) -> tuple[Pair, Pair, Pair]:
+    """Return strides, zeros before the images, and taps of a plane."""
+    strides, (top, left) = attrs["strides"], (edge for edge, _ in attrs["pairs"])
+    return strides, (top, left), _taps_of_phases(kernel[:2], strides)
 
 
 def _convolve(
@@ -240,23 +269,25 @@ def lower_conv_transpose(low: Lowering, node: Node, pairs: Pairs) -> None:
     more, the adjoint.
     """
     dy, w = node.inputs
-    taps, own = (w.shape[0], w.shape[1]), node.attrs["pairs"]
+    once, own = (1, 1), node.attrs["pairs"]
+    taps, count = _taps_of_phases(w.shape[:2], once), _count_planes(w.shape[:2], once)
     adjoint = _best(node.shape[3], dy.shape, taps)
-    other = _best(dy.shape[3], node.shape, taps)
-    spreads = adjoint.cost * 5 <= other.cost * 4
+    other = _best(dy.shape[3] * count, node.shape, taps)
+    spreads = count == 1 and adjoint.cost * 5 <= other.cost * 4
     kernel, shape = _exchanged(low, w, flipped=not spreads)
-    parts = (Taps(kernel, shape),)
-    images, target = _view(low, dy), View.of(low.allocate(node))
     if not spreads:
-        source = Plane(images, dy.shape, (pairs[0][0], pairs[1][0]))
-        _convolve(low, node, (source,), parts, taps, Plane(target, node.shape))
+        window = once, (pairs[0][0], pairs[1][0]), taps
+        planes, parts = _parts(low, dy, kernel, shape, window)
+        to = Plane(View.of(low.allocate(node)), node.shape)
+        _convolve(low, node, planes, parts, taps, to)
         return
     each = math.prod(adjoint.across)
     most = CACHE // (adjoint.points * each * (shape[2] + widest_panel(shape[3])))
     count = -(-dy.shape[0] // low.target.thread_splits)
     block = max(1, min(most, count))
     tiling = replace(adjoint, piece=count * each, block=block * each)
-    source = Plane(images, dy.shape)
+    source, parts = Plane(_view(low, dy), dy.shape), (Taps(kernel, shape),)
+    target = View.of(low.allocate(node))
     to = Plane(target, node.shape, (own[0][0], own[1][0]))
     _emit_conv(low, node, (source,), parts, to, tiling, WinogradSpread)
 
@@ -275,14 +306,16 @@ def suits_phase(node: Node, own: Sequence[Phase]) -> bool:
         return False
     outputs = (node.shape[0], *(phase.count for phase in own), node.shape[3])
     channels = node.inputs[0].shape[3]
+    planes = math.prod(-(-p.taps // n) for p, n in zip(own, taps, strict=True))
     plain = math.prod(outputs[:3]) * math.prod(phase.taps for phase in own) * channels
-    return _saves(_best(channels, outputs, taps), plain, channels)
+    return _saves(_best(channels * planes, outputs, taps), plain, channels)
 
 
 def _taps_of_phase(node: Node, own: Sequence[Phase]) -> Pair:
-    """Return the taps of a phase; along both axes as many, if it is not of one row."""
+    """Return the most taps of a plane; along both axes, if it is not of one row."""
     most = max(phase.taps for phase in own)
-    return (1 if node.inputs[1].shape[0] == 1 else most), most
+    kernel = (1 if node.inputs[1].shape[0] == 1 else most), most
+    return _taps_of_phases(kernel, (1, 1))
 
 
 def lower_phase(
@@ -295,14 +328,15 @@ def lower_phase(
 ) -> None:
     """Emit a phase of a transposed convolution, whose kernel is flipped by now."""
     dy, steps = node.inputs[0], [phase.stride for phase in own]
-    before = -own[0].before, -own[1].before
-    source = Plane(_view(low, dy), dy.shape, before)
+    before, taps = (-own[0].before, -own[1].before), _taps_of_phase(node, own)
     starts = [size - 1 - p.last for size, p in zip(shape, own, strict=False)]
     own_shape = (*(phase.taps for phase in own), *shape[2:])
-    parts = (Taps(_every(kernel, 0, starts, steps), own_shape),)
+    own_kernel = _every(kernel, 0, starts, steps)
+    window = (1, 1), before, taps
+    planes, parts = _parts(low, dy, own_kernel, own_shape, window)
     size = (node.shape[0], *(phase.count for phase in own), node.shape[3])
     target = Plane(_every(out, 1, [phase.offset for phase in own], steps), size)
-    _convolve(low, node, (source,), parts, _taps_of_phase(node, own), target)
+    _convolve(low, node, planes, parts, taps, target)
 
 
 def _exchanged(low: Lowering, w: Value, flipped: bool) -> tuple[View, Shape]:
@@ -360,10 +394,11 @@ def lower_conv_kernel(low: Lowering, node: Node) -> None:
     """Emit the gradient of a convolution to its weights."""
     x, dy = node.inputs
     target = View.of(low.allocate(node))
-    planes, parts = _parts(low, x, node.attrs, target, node.shape)
+    window = _window(node.attrs, node.shape)
+    planes, parts = _parts(low, x, target, node.shape, window)
     grads = _view(low, dy)
     channels, wide = len(planes) * x.shape[3], padded(dy.shape[3])
-    taps = _taps_of_phases(node.shape[:2], node.attrs["strides"])
+    taps = window[2]
     uncut = _best(channels, dy.shape, taps)
     points = uncut.points
     each = points * channels * wide

@@ -38,18 +38,26 @@ class Phase:
         return self.first + self.stride * (self.taps - 1)
 
 
-def phases(stride: int, edge: int, taps: int, pixels: int) -> list[Phase]:
+def phases(
+    stride: int, edge: int, taps: int, pixels: int, most: int | None = None
+) -> list[Phase]:
     """Return the nonempty phases of an axis with `edge` zeros of padding before it.
+
+    One of more than `most` taps is cut: each run of them meets pixels of its own.
 
     >>> [(p.taps, p.offset, p.begin, p.count) for p in phases(2, 1, 3, 8)]
     [(2, 1, 1, 4), (1, 0, 0, 4)]
+    >>> [(p.first, p.taps, p.offset, p.begin, p.count) for p in phases(1, 2, 7, 8, 4)]
+    [(0, 4, 0, 2, 8), (4, 3, 2, 0, 6)]
     """
     result = []
-    for first in range(stride):
-        begin = -(-(edge - first) // stride)
-        count = (pixels - 1 + edge - first) // stride - begin + 1
-        phase_taps = max(-(-(taps - first) // stride), 0)
-        offset = stride * begin + first - edge
-        if count > 0:
-            result.append(Phase(stride, first, phase_taps, begin, count, offset))
+    run = stride * (most or max(taps, 1))
+    for phase in range(stride):
+        for first in range(phase, max(taps, phase + 1), run):
+            begin = max(-(-(edge - first) // stride), 0)
+            count = (pixels - 1 + edge - first) // stride - begin + 1
+            own = max(-(-(min(taps, first + run) - first) // stride), 0)
+            offset = stride * begin + first - edge
+            if count > 0:
+                result.append(Phase(stride, first, own, begin, count, offset))
     return result

@@ -9,7 +9,8 @@ give 6 outputs of 3 taps by 8 multiplications instead of 18.
 
 A convolution with strides is one without over several planes, one for each phase of the
 images, with a part of the kernel each: a 4×4 kernel with strides of 2 is 2×2 taps over
-four planes.
+four planes. A longer kernel is cut into runs of up to five taps, each with a plane of
+its own: the images from another pixel on.
 """
 
 from __future__ import annotations

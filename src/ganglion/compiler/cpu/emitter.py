@@ -119,6 +119,15 @@ class Emitter:
         helper.buffers = self.buffers
         return helper
 
+    def free_registers(self) -> None:
+        """Call an empty function, which may use all vector registers.
+
+        LLVM keeps constants of one loop in registers that sums of the next one need.
+        """
+        text = "define internal void @free_registers() noinline {\n  ret void\n}"
+        self.helpers["free_registers"] = Emitted(text, frozenset(), (), 1, 1)
+        self.text.do("call void @free_registers()")
+
     def emitted(self, parallel: int, grain: int = 1) -> Emitted:
         """Return the finished function."""
         for number in range(self._parameters):

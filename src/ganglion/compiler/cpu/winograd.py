@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from ganglion.compiler.cpu.emitter import Emitted, Emitter
 from ganglion.compiler.cpu.text import Parameter, Text, Val
 from ganglion.compiler.cpu.tiles import each_tile, even_tiles
 from ganglion.compiler.cpu.tuning import CPU, accumulators
+from ganglion.compiler.plan.kernels import View
 from ganglion.compiler.plan.winograd import (
     FLOAT,
     LANES,
@@ -38,12 +40,26 @@ Both = tuple[np.ndarray, np.ndarray]  # the transforms along rows and columns
 
 @record(guarded=True)
 class Window:
-    """The pixels of a tile, and the address used for those outside of the image."""
+    """The pixels of a tile, and the address used for those outside of the image.
 
-    plane: Plane
+    They are those of one of several planes, which differ in where they begin and end.
+    """
+
+    planes: tuple[Plane, ...]
     size: Pair
     elsewhere: str
     first: str = "0"  # channel
+    number: str = "0"  # of the plane
+
+    @property
+    def view(self) -> View:
+        """The first plane, which has the strides of all."""
+        return self.planes[0].view
+
+    @property
+    def channels(self) -> int:
+        """The channels of a plane."""
+        return self.planes[0].shape[3]
 
 
 def _row_groups(matrix: np.ndarray, every: Sequence[int]) -> list[Sequence[int]]:
@@ -206,7 +222,7 @@ class Transforms:
             each_tile(self.text, tiles, body)
             start, width = start + len(tiles) * width, width // 2
 
-    def within(self, index: str, size: int) -> str:
+    def within(self, index: str, size: int | str) -> str:
         """Return whether 0 <= index < size."""
         return self.text.let(f"icmp ult i64 {index}, {size}")
 
@@ -273,8 +289,8 @@ class Blocks(Transforms):
         self, window: Window, where: Where, body: Callable[[list[list[str]]], None]
     ) -> None:
         """Run a body with the addresses of a tile's pixels; see `Window`."""
-        text, (rows_of, columns_of) = self.text, window.size
-        view, (height, width) = window.plane.view, window.plane.extent
+        text, view, (rows_of, columns_of) = self.text, window.view, window.size
+        heights, widths = zip(*(plane.extent for plane in window.planes), strict=True)
         top, left, corner = self._corner(window, where)
 
         def pixel(i: int, j: int) -> str:
@@ -287,6 +303,7 @@ class Blocks(Transforms):
             body(every(pixel))
 
         def careful() -> None:
+            height, width = self._of_plane(window, heights, widths)
             rows = [self.within(text.add(top, i), height) for i in range(rows_of)]
             columns = [self.within(text.add(left, j), width) for j in range(columns_of)]
 
@@ -300,19 +317,45 @@ class Blocks(Transforms):
         if self._all_inside(window):
             inside()
             return
-        down = self.within(top, max(height - rows_of + 1, 0))
-        across = self.within(left, max(width - columns_of + 1, 0))
+        most_down, most_across = self._of_plane(
+            window,
+            [max(height - rows_of + 1, 0) for height in heights],
+            [max(width - columns_of + 1, 0) for width in widths],
+        )
+        down, across = self.within(top, most_down), self.within(left, most_across)
         fits = text.let(f"and i1 {down}, {across}")
         text.when(fits, inside, careful, "done")
 
     def _corner(self, window: Window, where: Where) -> tuple[str, str, str]:
         """Return the row and the column of a tile's first pixel, and its address."""
-        text, view, (down, right) = self.text, window.plane.view, self.tiling.step
-        top = text.add(text.times(where[1], down), -window.plane.before[0])
-        left = text.add(text.times(where[2], right), -window.plane.before[1])
-        index = text.affine([where[0], top, left], view.strides[:3], view.offset)
+        text, view, (down, right) = self.text, window.view, self.tiling.step
+        above, before, offset = self._of_plane(
+            window,
+            [-plane.before[0] for plane in window.planes],
+            [-plane.before[1] for plane in window.planes],
+            [plane.view.offset for plane in window.planes],
+        )
+        top = text.add(text.times(where[1], down), above)
+        left = text.add(text.times(where[2], right), before)
+        index = text.affine([where[0], top, left], view.strides[:3], 0)
         base = self.emitter.base(view.buffer)
-        return top, left, self.at(base, text.add(index, window.first))
+        index = text.add(text.add(index, offset), window.first)
+        return top, left, self.at(base, index)
+
+    def _of_plane(self, window: Window, *every: Sequence[int]) -> list[int | str]:
+        """Return those of some numbers, one for each plane, that a window's plane has.
+
+        A loop over planes has one text for all of them.
+        """
+        text, chosen = self.text, list[int | str]()
+        for numbers in every:
+            value: int | str = numbers[0]
+            for plane, number in enumerate(numbers):
+                if number != numbers[0]:
+                    is_it = text.let(f"icmp eq i64 {window.number}, {plane}")
+                    value = text.let(f"select i1 {is_it}, i64 {number}, i64 {value}")
+            chosen.append(value)
+        return chosen
 
     def prefetch_below(self, window: Window, where: Where, channels: int) -> None:
         """Prefetch the pixels of the tile below into the second-level cache.
@@ -320,7 +363,7 @@ class Blocks(Transforms):
         Tiles walk through some rows of pixels at once, of which each is a page or so:
         the processor does not prefetch beyond by itself. A single row is a stream.
         """
-        view, (down, right) = window.plane.view, self.tiling.step
+        view, (down, right) = window.view, self.tiling.step
         if self.tiling.span[0] == 1:
             return
         _, _, corner = self._corner(window, where)
@@ -334,13 +377,54 @@ class Blocks(Transforms):
         self.text.each(0, channels, LANES, line)
 
     def _all_inside(self, window: Window) -> bool:
-        plane = window.plane
         tiling = self.tiling
-        axes = (tiling.across, tiling.step, plane.before, window.size, plane.extent)
         return all(
             lo <= 0 and (tiles - 1) * step - lo + size <= n
-            for tiles, step, lo, size, n in zip(*axes, strict=True)
+            for plane in window.planes
+            for tiles, step, lo, size, n in zip(
+                *(tiling.across, tiling.step, plane.before, window.size, plane.extent),
+                strict=True,
+            )
         )
+
+    def each_plane(
+        self,
+        window: Window,
+        group: str,
+        groups: int,
+        body: Callable[[Window, str], None],
+    ) -> None:
+        """Run over a group of planes: the window of each, and its first channel."""
+        text, count = self.text, len(window.planes) // groups
+        start = text.times(group, count)
+
+        def plane(index: str) -> None:
+            own = replace(window, number=text.add(index, start))
+            body(own, text.times(index, window.channels))
+
+        if count == 1:
+            plane("0")
+        else:
+            text.each(0, count, 1, plane)
+
+    def tiles_of_planes(
+        self, window: Window, start: str, count: str, body: Callable[[str, Where], None]
+    ) -> None:
+        """Run over the tiles of a block, whose products come next."""
+        self.tiles(start, count, body)
+        if len(window.planes) > 1:  # constants of their loop stay in registers
+            self.emitter.free_registers()
+
+    def all_planes(
+        self, window: Window, where: Where, target: str, transforms: Both, stride: int
+    ) -> None:
+        """Transform a tile of all planes, whose channels lie side by side."""
+
+        def plane(own: Window, first: str) -> None:
+            into = (transforms, own.channels, self.at(target, first), stride)
+            self.pixels(own, where, partial(self.transformed, *into))
+
+        self.each_plane(window, "0", 1, plane)
 
     def transformed(
         self,

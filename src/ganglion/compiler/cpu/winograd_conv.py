@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import accumulate, chain
+from itertools import chain
 
 from ganglion.compiler.cpu.emitter import Emitted
 from ganglion.compiler.cpu.text import BOOL, Val
-from ganglion.compiler.cpu.winograd import Blocks, Where, Window, each_panel
+from ganglion.compiler.cpu.winograd import Blocks, Both, Where, Window, each_panel
 from ganglion.compiler.plan.winograd import (
     FLOAT,
     LANES,
@@ -89,16 +89,13 @@ class Conv(Blocks):
         if self.spreads:
             transforms, size = self.spread, tiling.step
         none = self.emitter.base(self.kernel.zeros)
+        window = Window(self.kernel.sources, size, none)
 
         def tile(number: str, where: Where) -> None:
             here = self.at(self.v, text.times(number, self.row))
-            for plane in self.kernel.sources:
-                window, channels = Window(plane, size, none), plane.shape[3]
-                into = (transforms, channels, here, self.stride)
-                self.pixels(window, where, partial(self.transformed, *into))
-                here = self.at(here, channels)
+            self.all_planes(window, where, here, transforms, self.stride)
 
-        self.tiles(start, count, tile)
+        self.tiles_of_planes(window, start, count, tile)
 
     def _panels(self, block: str, count: str) -> None:
         """Run over the panels of weights."""
@@ -142,7 +139,7 @@ class Conv(Blocks):
         """Transform the products of a block back, and store them or add them."""
         text, tiling = self.text, self.tiling
         size = tiling.span if self.spreads else tiling.step
-        window = Window(self.kernel.target, size, self.nowhere, first)
+        window = Window((self.kernel.target,), size, self.nowhere, first)
 
         transforms = self.inputs_back if self.spreads else self.outputs
         into = (transforms, live, self.wide_stride, self.spreads)
@@ -173,14 +170,11 @@ class Points(Blocks):
 
         def block(_: str, start: str, count: str) -> None:
             base = self.at(target, text.times(start, row))
+            window = Window(kernel.sources, size, none)
 
             def tile(number: str, where: Where) -> None:
                 here = self.at(base, text.times(number, row))
-                for plane in kernel.sources:
-                    window, channels = Window(plane, size, none), plane.shape[3]
-                    into = (transforms, channels, here, stride)
-                    self.pixels(window, where, partial(self.transformed, *into))
-                    here = self.at(here, channels)
+                self.all_planes(window, where, here, transforms, stride)
 
             self.tiles(start, count, tile)
 
@@ -202,7 +196,7 @@ class Outputs(Blocks):
         source = self.emitter.base(kernel.points.buffer)
         nowhere = self.emitter.base(kernel.scratch)
         row, stride = kernel.points.row, kernel.points.stride
-        window = Window(kernel.target, self.tiling.step, nowhere)
+        window = Window((kernel.target,), self.tiling.step, nowhere)
         into = (self.outputs, kernel.target.shape[3], stride, False)
 
         def block(_: str, start: str, count: str) -> None:
@@ -255,9 +249,8 @@ class Grads(Blocks):
             sums = self.at(sums, text.times(self.planes, self.channels * self.wide))
 
             def block(first: str, start: str, count: str) -> None:
-                transforms = partial(self._transforms, start, count, channel, *regions)
-                self._for_planes(
-                    lambda planes: self._for_rows(partial(transforms, planes))
+                self._for_rows(
+                    partial(self._transforms, start, count, channel, *regions)
                 )
                 starts = text.let(f"icmp eq i64 {start}, {first}")
                 self._sums(*regions, sums, starts, count)
@@ -265,18 +258,6 @@ class Grads(Blocks):
             self.blocks_of(part, block)
 
         return self.emitter.pieces(self.counts.pieces, piece)
-
-    def _for_planes(self, body: Callable[[Sequence[Plane]], None]) -> None:
-        """Run a body for the planes that a piece has."""
-        sources, groups = self.kernel.sources, self.kernel.plane_groups
-        if groups == 1:
-            body(sources)
-            return
-        each = len(sources) // groups
-        for group in range(groups):
-            matches = self.text.let(f"icmp eq i64 {self.planes}, {group}")
-            own = sources[group * each : (group + 1) * each]
-            self.text.when(matches, partial(body, own))
 
     def _for_rows(self, body: Callable[[Sequence[int] | None], None]) -> None:
         """Run a body for the rows of points that a piece has."""
@@ -312,32 +293,39 @@ class Grads(Blocks):
         channel: str,
         v: Region,
         z: Region,
-        planes: Sequence[Plane],
         only: Sequence[int] | None,
     ) -> None:
         """Transform images and gradients of a block."""
         kernel, tiling = self.kernel, self.tiling
         none = self.emitter.base(kernel.zeros)
-        images = [Window(plane, tiling.span, none) for plane in planes]
-        grads = Window(Plane(kernel.grads, tiling.outputs), tiling.step, none, channel)
-        firsts = accumulate((plane.shape[3] for plane in planes), initial=0)
-        passes = [
-            *(
-                (window, self.inputs, window.plane.shape[3], self.channels, first, v)
-                for window, first in zip(images, firsts, strict=False)
-            ),
-            (grads, self.spread, self.live, self.group, 0, z),
-        ]
+        images = Window(kernel.sources, tiling.span, none)
+        gradient = (Plane(kernel.grads, tiling.outputs),)
+        grads = Window(gradient, tiling.step, none, channel)
 
         def tile(number: str, where: Where) -> None:
-            for window, transforms, channels, row, first, (base, stride) in passes:
-                self.prefetch_below(window, where, channels)
-                here = self.at(base, self.text.times(number, row))
-                here = self.at(here, first) if first else here
-                into = (transforms, channels, here, stride)
-                self.pixels(window, where, partial(self.transformed, *into, only=only))
+            here = self.at(v[0], self.text.times(number, self.channels))
+            there = self.at(z[0], self.text.times(number, self.group))
 
-        self.tiles(start, count, tile)
+            def plane(window: Window, first: str) -> None:
+                own = (self.inputs, window.channels, self.at(here, first), v[1])
+                self._transform(window, where, own, only)
+
+            self.each_plane(images, self.planes, kernel.plane_groups, plane)
+            own = (self.spread, self.live, there, z[1])
+            self._transform(grads, where, own, only)
+
+        self.tiles_of_planes(images, start, count, tile)
+
+    def _transform(
+        self,
+        window: Window,
+        where: Where,
+        into: tuple[Both, int, str, int],
+        only: Sequence[int] | None,
+    ) -> None:
+        """Transform a tile by some matrices: channels, to where, points apart."""
+        self.prefetch_below(window, where, into[1])
+        self.pixels(window, where, partial(self.transformed, *into, only=only))
 
     def _sums(self, v: Region, z: Region, sums: str, starts: str, count: str) -> None:
         """Add a block's products to the sums of the points."""

@@ -59,6 +59,7 @@ from ganglion.compiler.plan.passes.graph import (
 from ganglion.compiler.plan.passes.loops import collapse_all, fuse, rows_as_columns
 from ganglion.compiler.plan.passes.one_row import along_one_axis, as_images
 from ganglion.compiler.plan.passes.short_floats import compute_in_float32
+from ganglion.compiler.plan.passes.volumes import as_slices, in_depth
 from ganglion.compiler.plan.passes.winograd import share_points
 from ganglion.compiler.plan.plan import Plan, PlanError
 from ganglion.compiler.plan.rules import RULES
@@ -90,6 +91,10 @@ def _lower(program: Program) -> Plan:
 
 def _may_be_image(node: Node) -> bool:
     return along_one_axis(node) and not config.precise()
+
+
+def _may_be_slices(node: Node) -> bool:
+    return in_depth(node) and not config.precise()
 
 
 def _may_skip_zeros(product: Contract) -> bool:
@@ -196,6 +201,13 @@ PIPELINE = Pipeline(
             as_images,
             ops=("conv", "conv_transpose", "conv_kernel"),
             where=_may_be_image,
+        ),
+        graph_pass(
+            "volumes",
+            "slices of volumes are images of many channels, where those take less",
+            as_slices,
+            ops=("conv", "conv_transpose", "conv_kernel"),
+            where=_may_be_slices,
         ),
         graph_pass(
             "pool-masks",

@@ -25,7 +25,7 @@ def as_images(graph: Graph) -> Graph:
         if not along_one_axis(new):
             return new
         image = _as_image(new)
-        return reshape(image, shape=new.shape) if _suits(image) else new
+        return reshape(image, shape=new.shape) if suits_image(image) else new
 
     return rewritten(graph, rule, OPS)
 
@@ -46,7 +46,7 @@ def _as_image(node: Node) -> Node:
     return node.op(images, reshape(right, shape=shape), **attrs)
 
 
-def _suits(node: Node) -> bool:
+def suits_image(node: Node) -> bool:
     """Return whether Winograd's method suits a convolution of images."""
     left, right = node.inputs
     if node.op is conv_kernel:

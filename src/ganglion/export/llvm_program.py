@@ -50,6 +50,7 @@ from ganglion.export.text.translation import as_llvm, i64
 
 _WIDE = 28  # accumulators of a machine whose large products are packed
 _LLVM_TYPES = {"float32": "float", "float64": "double"}
+_FOR_WINOGRAD = "volumes"  # copies images, and transposes weights
 _FOR_TRAINING = "column-sums"  # from this pass on, they are for steps and threads
 
 
@@ -86,6 +87,8 @@ def pipeline_for(machine: Machine, weights_as_they_are: bool = False) -> Pipelin
     for step in PIPELINE.passes:
         if step.name == _FOR_TRAINING:
             break
+        if weights_as_they_are and step.name == _FOR_WINOGRAD:
+            continue
         passes += [own, *WINDOWS] if step.name == "lower" else [step]
     neighbours = kernel_pass(
         "neighbours",

@@ -41,7 +41,6 @@ class CpuTuning:
     ahead_bytes: int = 8192  # between a row and what is prefetched, at least
     dotted_columns: tuple[int, ...] = (1, 2, 4)  # of a product that adds along rows
     dotted_inner: int = 5  # its inner indices: fewer have tiles
-    dotted_rows: int = 2  # likewise
     dotted_lines: int = 4  # that are read side by side
     dotted_piece: int = 64  # rows that a thread takes at a time
     small_product: int = 1 << 21  # multiplications: more have tiles made for them

@@ -135,7 +135,6 @@ def dotted_columns(kernel: Contract) -> int:
         and columns.size == inner.right == row.out
         and inner.left == 1
         and inner.size >= CPU.dotted_inner
-        and row.size >= CPU.dotted_rows
     )
     return columns.size if dotted else 0
 

@@ -376,3 +376,12 @@ def test_windows_are_those_of_scipy() -> None:
                 ours = signal_windows.window(name, size, periodic)
                 theirs = windows.get_window(name, size, periodic)
                 np.testing.assert_allclose(ours, theirs, atol=1e-12, err_msg=name)
+
+
+def test_variables_lie_row_by_row_whatever_order_their_numbers_have():
+    """A compiled run would copy others, there and back."""
+    turned = Variable(np.arange(6.0).reshape(2, 3).T)
+    np.testing.assert_array_equal(turned, [[0, 3], [1, 4], [2, 5]])
+    drawn = Variable(initializers.Orthogonal(seed=0), shape=(4, 16))
+    for variable in (turned, drawn):
+        assert variable.array.flags.c_contiguous

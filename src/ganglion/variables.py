@@ -99,7 +99,8 @@ class Variable(Operators):
             is_python = not isinstance(initializer, (np.ndarray, np.generic))
             if is_python and array.dtype == np.int64:
                 dtype = "int32"  # integers of Python, as `read` has them
-        self._array = np.array(array, dtype=dtype)
+        # Backends would copy another order, at every run.
+        self._array = np.array(array, dtype=dtype, order="C")
 
     def _initialized(
         self, initializer: Callable[..., Any], shape: Any, dtype: np.dtype
@@ -126,7 +127,8 @@ class Variable(Operators):
         if _active.blank:  # untouched zeros take no memory, whatever their size
             return np.zeros(shape, dtype)
         with suspended():
-            return np.array(initializer(shape, dtype=dtype_name(dtype)), dtype)
+            numbers = initializer(shape, dtype=dtype_name(dtype))
+        return np.array(numbers, dtype, order="C")
 
     @property
     def regularizer(self) -> Callable[[Any], Any] | None:

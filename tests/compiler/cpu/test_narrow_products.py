@@ -119,7 +119,7 @@ def test_wide_products_and_long_rows_are_not_prefetched(monkeypatch, shape):
 
 # ---- few columns ---------------------------------------------------------------------
 
-TALL = [(2, 8), (3, 5), (16, 16), (17, 33), (70, 7), (130, 129), (300, 8)]
+TALL = [(1, 9), (2, 8), (3, 5), (16, 16), (17, 33), (70, 7), (130, 129), (300, 8)]
 
 
 @pytest.mark.parametrize("shape", TALL)

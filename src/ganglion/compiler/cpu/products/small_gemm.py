@@ -122,7 +122,9 @@ def reads_ahead(kernel: Contract) -> bool:
 def dotted_columns(kernel: Contract) -> int:
     """Return the columns of a contraction that is summed along rows, 0 for others.
 
-    Its columns are few, and lie side by side in both matrices that have them.
+    Its columns are few, and lie side by side in both matrices that have them. How many
+    rows there are does not matter: one by itself should have the bits that it has
+    among others.
     """
     if len(kernel.inner) != 1 or len(kernel.columns) != 1 or not kernel.rows:
         return 0

@@ -241,7 +241,7 @@ class Text:
             return int(count) // step * step
         return self.let(f"and i64 {count}, {-step}")
 
-    def divided(self, number: str, by: int, sign: str = "u") -> tuple[str, str]:
+    def divided(self, number: str, by: Position, sign: str = "u") -> tuple[str, str]:
         """Return the quotient and the remainder of an index."""
         quotient = self.let(f"{sign}div i64 {number}, {by}")
         return quotient, self.let(f"{sign}rem i64 {number}, {by}")

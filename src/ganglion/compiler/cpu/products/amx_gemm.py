@@ -174,7 +174,9 @@ class AmxContraction(PackedContraction):
         """Multiply a packed panel, which may be the last of so many rows."""
         self.across(block, panels, row, self.text.smaller(count, str(self.left.high)))
 
-    def call_tile(self, rows: Position, columns: str, arguments: str) -> None:
+    def call_tile(
+        self, rows: Position, columns: str, arguments: str, prefetched: str
+    ) -> None:
         """Multiply some rows by some columns, by one or two tiles of each."""
         text = self.text
 

@@ -58,6 +58,19 @@ class Run(NamedTuple):
     columns: str
 
 
+class Ahead(NamedTuple):
+    """The next block of the right matrix, of which each tile prefetches some lines.
+
+    It lies in rows of `run` lines, `apart` bytes from each other.
+    """
+
+    address: str
+    run: str
+    apart: str
+    each: str  # lines, for a tile
+    across: str  # tiles
+
+
 class Block(NamedTuple):
     """Some rows and columns, at some inner indices: addresses and sizes."""
 
@@ -69,6 +82,7 @@ class Block(NamedTuple):
     inner: str
     is_first: str
     is_last: str
+    ahead: Ahead
     at: list[str]  # of the batch, and of the first row and column
     row: str
     column: str
@@ -144,31 +158,61 @@ class PackedContraction:
         return replace(emitted, declared=declared, helpers=helpers)
 
     def emit_runs(self) -> None:
-        """Emit the loop over runs."""
+        """Emit the loop over runs.
+
+        Pieces are numbered through blocks of rows that run together, in groups of
+        strips that are packed at once: so adjacent pieces share both matrices, however
+        many of them a thread takes.
+        """
         text, grid = self.text, self.grid
+        together, _ = text.divided(str(grid.columns), self.wide)
 
         def run(first: str) -> str:
-            number, strip = text.divided(first, grid.strips)
-            batch, block = text.divided(number, grid.down)
-            left = text.minus("%hi", first)
-            # Blocks of rows with all their strips, or strips of one block.
-            full, _ = text.divided(left, grid.strips)
-            below = text.minus(str(grid.down), block)
-            blocks = text.smaller(text.smaller(full, below), str(grid.merged))
-            starts = text.let(f"icmp eq i64 {strip}, 0")
-            some = text.let(f"icmp sgt i64 {blocks}, 0")
-            several = text.let(f"and i1 {starts}, {some}")
-            blocks = text.let(f"select i1 {several}, i64 {blocks}, i64 1")
-            strips = text.smaller(text.minus(str(grid.strips), strip), left)
-            row, column = text.times(block, grid.rows), text.times(strip, self.wide)
-            below = text.minus(str(self.rows.size), row)
-            rows = text.smaller(below, text.times(blocks, grid.rows))
-            beside = text.minus(str(self.columns.size), column)
-            columns = text.smaller(beside, text.times(strips, self.wide))
-            self._run(Run(self._piece(batch), row, rows, column, columns))
-            return text.add(first, text.product(blocks, strips))
+            pieces = text.product(str(grid.down), str(grid.strips))
+            batch, number = text.divided(first, pieces)
+            every = text.product(str(grid.merged), str(grid.strips))
+            part, number = text.divided(number, every)
+            top = text.times(part, grid.merged)
+            down = text.smaller(str(grid.merged), text.minus(str(grid.down), top))
+            group, number = text.divided(number, text.product(down, together))
+            begin = text.product(group, together)
+            across = text.smaller(together, text.minus(str(grid.strips), begin))
+            below, beside = text.divided(number, across)
+            return self._part(first, batch, (top, below, down), (begin, beside, across))
 
         text.until("%lo", "%hi", run)
+
+    def _part(
+        self,
+        first: str,
+        batch: str,
+        blocks: tuple[str, str, str],
+        strips: tuple[str, str, str],
+    ) -> str:
+        """Multiply a run from a piece on; return the piece behind it.
+
+        Given are blocks of rows, and strips of columns: where those begin that run
+        together, the piece's number among them, and how many there are.
+        """
+        text, grid = self.text, self.grid
+        (top, below, down), (begin, beside, across) = blocks, strips
+        left = text.minus("%hi", first)
+        # Blocks of rows with all strips, or strips of one block.
+        full, _ = text.divided(left, across)
+        several = text.smaller(full, text.minus(down, below))
+        starts = text.let(f"icmp eq i64 {beside}, 0")
+        some = text.let(f"icmp sgt i64 {several}, 0")
+        both = text.let(f"and i1 {starts}, {some}")
+        several = text.let(f"select i1 {both}, i64 {several}, i64 1")
+        wide = text.smaller(text.minus(across, beside), left)
+        row = text.times(text.add(top, below), grid.rows)
+        column = text.times(text.add(begin, beside), self.wide)
+        rest = text.minus(str(self.rows.size), row)
+        rows = text.smaller(rest, text.times(several, grid.rows))
+        rest = text.minus(str(self.columns.size), column)
+        columns = text.smaller(rest, text.times(wide, self.wide))
+        self._run(Run(self._piece(batch), row, rows, column, columns))
+        return text.add(first, text.product(several, wide))
 
     def _piece(self, number: str) -> Piece:
         return piece_of(self.text, self.kernel, self.kernel.batch, number)
@@ -231,6 +275,9 @@ class PackedContraction:
                 a = text.add(left, text.times(inner, self.inner.left))
                 b = text.add(right, text.times(inner, self.inner.right))
                 length = text.smaller(rest, str(self.grid.inner))
+                is_last = text.let(f"icmp eq i64 {length}, {rest}")
+                following = self._following(column, is_last, b, right)
+                following = text.address(right_base, self.element, following)
                 block = Block(
                     text.address(left_base, self.element, a),
                     text.address(right_base, self.element, b),
@@ -239,7 +286,8 @@ class PackedContraction:
                     columns,
                     length,
                     text.let(f"icmp eq i64 {inner}, 0"),
-                    text.let(f"icmp eq i64 {length}, {rest}"),
+                    is_last,
+                    self._ahead(following, rows, columns, length),
                     *(piece.at, row, column),
                 )
                 body(block, column, is_top)
@@ -247,6 +295,34 @@ class PackedContraction:
             text.each(0, self.inner.size, self.grid.inner, inner_block)
 
         text.each(0, run.columns, self.grid.columns, column_block)
+
+    def _following(self, column: str, is_last: str, here: str, top: str) -> str:
+        """Return the index at which the next block of the right matrix begins.
+
+        It has the next inner indices of the same columns; behind the last, the next
+        columns. Behind those it is the same block again, which costs nothing.
+        """
+        text, grid = self.text, self.grid
+        below = text.add(here, text.times(str(grid.inner), self.inner.right))
+        beside = text.add(top, text.times(str(grid.columns), self.columns.right))
+        end = text.add(column, str(grid.columns))
+        more = text.let(f"icmp slt i64 {end}, {self.columns.size}")
+        beside = text.let(f"select i1 {more}, i64 {beside}, i64 {here}")
+        return text.let(f"select i1 {is_last}, i64 {beside}, i64 {below}")
+
+    def _ahead(self, following: str, rows: str, columns: str, inner: str) -> Ahead:
+        """Return the lines of a following block, shared out among a block's tiles."""
+        text, size = self.text, self.dtype.itemsize
+        lines, run, apart = inner, columns, self.inner.right
+        if self.columns.right != 1:
+            lines, run, apart = columns, inner, self.columns.right
+        nbytes = text.add(text.times(run, size), CPU.line_bytes - 1)
+        run, _ = text.divided(nbytes, CPU.line_bytes)
+        down, _ = text.divided(text.add(rows, self.left.high - 1), self.left.high)
+        across, _ = text.divided(text.add(columns, self.wide - 1), self.wide)
+        tiles, every = text.product(down, across), text.product(lines, run)
+        each, _ = text.divided(text.add(every, tiles), tiles)
+        return Ahead(following, run, text.times(str(size), apart), each, across)
 
     def _multiply(self, block: Block, column: str, is_top: str) -> None:
         """Pack some columns; then of each few tiles pack the rows and multiply."""
@@ -378,7 +454,7 @@ class PackedContraction:
                 f"ptr {panels.rows}, ptr {panel}, ptr {target}, i64 {steps}, "
                 f"i64 {below}, i64 {count}, i1 {block.is_first}"
             )
-            self.call_tile(rows, count, arguments)
+            self.call_tile(rows, count, arguments, self.prefetched(block, row, column))
 
         text.each(0, block.columns, self.wide, tile)
         if self.epilogue:
@@ -386,8 +462,23 @@ class PackedContraction:
             numbers = (*block.at, first, str(rows), block.column, block.columns)
             text.when(block.is_last, partial(self.epilogue.call, *numbers))
 
-    def call_tile(self, rows: Position, columns: str, arguments: str) -> None:
+    def prefetched(self, block: Block, row: str, column: str) -> str:
+        """Return what a tile prefetches, as arguments."""
+        text, ahead = self.text, block.ahead
+        down, _ = text.divided(row, self.left.high)
+        right, _ = text.divided(column, self.wide)
+        number = text.add(text.product(down, ahead.across), right)
+        line = text.product(number, ahead.each)
+        return (
+            f"ptr {ahead.address}, i64 {line}, i64 {ahead.each}, i64 {ahead.run}, "
+            f"i64 {ahead.apart}"
+        )
+
+    def call_tile(
+        self, rows: Position, columns: str, arguments: str, prefetched: str
+    ) -> None:
         """Multiply some rows by some columns, of which one vector may be all."""
+        arguments = f"{arguments}, {prefetched}"
         vectors, high = tile_vectors(self.dtype), int(rows)
 
         def call(vectors: int) -> None:

@@ -17,6 +17,7 @@ from ganglion.compiler.cpu.text import (
     lanes,
     llvm_type,
 )
+from ganglion.compiler.cpu.tuning import CPU
 
 ALIGNMENT = 64  # bytes, of vectors in panels
 DOT = "@llvm.x86.avx512bf16.dpbf16ps.512"  # adds two products of bfloat16 to a float32
@@ -68,7 +69,8 @@ class TileText:
 
     PARAMETERS = (
         "ptr noalias %a, ptr noalias %b, ptr noalias %c, i64 %inner, i64 %stride, "
-        "i64 %columns, i1 %first"
+        "i64 %columns, i1 %first, ptr %ahead, i64 %line, i64 %lines, i64 %run, "
+        "i64 %apart"
     )
 
     def __init__(
@@ -98,7 +100,7 @@ class TileText:
         for is_full in (True, False):
             sums = self._begun(sums, full, stored, is_full)
         self._prefetch_next()
-        sums = text.carry(0, "%inner", 1, sums, self._step)
+        sums = self._inner(sums)
         text.when(
             full, lambda: self._store(sums, True), lambda: self._store(sums, False)
         )
@@ -136,11 +138,35 @@ class TileText:
 
     def _prefetch_next(self) -> None:
         """Prefetch the sums of the next tile while this one is computed."""
-        name = "@llvm.prefetch.p0"
-        self.text.declare(f"declare void {name}(ptr, i32, i32, i32)")
         for _, at in self._addresses():
-            ahead = self.text.address(at, self.element, self.wide)
-            self.text.do(f"call void {name}(ptr {ahead}, i32 0, i32 3, i32 1)")
+            self._prefetch(self.text.address(at, self.element, self.wide))
+
+    def _inner(self, sums: list[Val]) -> list[Val]:
+        """Add up over the inner indices, and prefetch lines of the next block.
+
+        The lines are spread over the indices: more at once would be more than a core
+        has room for, and loads would wait for them.
+        """
+        text = self.text
+        each = text.let(f"udiv i64 {text.add('%inner', '%lines')}, %lines")
+
+        def line(number: str, carried: list[Val]) -> list[Val]:
+            row = text.let(f"udiv i64 {text.add('%line', number)}, %run")
+            column = text.let(f"urem i64 {text.add('%line', number)}, %run")
+            at = text.address("%ahead", "i8", text.product(row, "%apart"))
+            at = text.address(at, "i8", text.times(column, CPU.line_bytes))
+            self._prefetch(at, into_first=False)
+            start = text.product(number, each)
+            end = text.smaller(text.add(start, each), "%inner")
+            return text.carry(start, end, 1, carried, self._step)
+
+        return text.carry(0, "%lines", 1, sums, line)
+
+    def _prefetch(self, address: str, into_first: bool = True) -> None:
+        """Prefetch a line into the first cache, or into a larger one."""
+        name, how = "@llvm.prefetch.p0", f"i32 0, i32 {3 if into_first else 1}, i32 1"
+        self.text.declare(f"declare void {name}(ptr, i32, i32, i32)")
+        self.text.do(f"call void {name}(ptr {address}, {how})")
 
     def _store(self, sums: list[Val], is_full: bool) -> None:
         which = self._lanes(is_full)

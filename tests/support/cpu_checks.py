@@ -35,6 +35,51 @@ def pure(graph: Graph) -> Program:
     return Program(graph, names, (), tuple(graph.outputs))
 
 
+def arrays_of(program: Program) -> Arrays:
+    """Return normally distributed arrays for the inputs of a program."""
+    draw = np.random.default_rng(3)
+    return {
+        source.name: draw.normal(size=source.shape).astype(source.dtype)
+        for source in program.graph.inputs
+    }
+
+
+def conv_pass(name: str, case: tuple, dilation: tuple[int, ...]) -> tuple:
+    """Return a pass of a convolution as a program, its data, its result in doubles.
+
+    The case: taps, strides, sizes with the batch first, channels in and out, padding.
+    """
+    from ganglion.compiler.ir.graph import Input
+    from ganglion.compiler.ir.table import OPS
+
+    taps, strides, (count, *sizes), (into, out), pairs = case
+    draw = np.random.default_rng(0)
+    axes = zip(sizes, pairs, taps, strides, dilation, strict=True)
+    after = [(n + sum(p) - (k - 1) * d - 1) // s + 1 for n, p, k, s, d in axes]
+    arrays = {
+        "x": draw.standard_normal((count, *sizes, into)),
+        "w": draw.standard_normal((*taps, into, out)),
+        "dy": draw.standard_normal((count, *after, out)),
+    }
+    which, attrs = {
+        "conv": (("x", "w"), {}),
+        "conv_transpose": (("dy", "w"), {"spatial": tuple(sizes)}),
+        "conv_kernel": (("x", "dy"), {"kernel": taps}),
+    }[name]
+    attrs |= {"strides": strides, "pairs": pairs, "groups": 1, "dilation": dilation}
+    data = {each: arrays[each].astype("float32") for each in which}
+    inputs = [Input(each, array.shape, array.dtype) for each, array in data.items()]
+    graph = Graph.of("pass", inputs, {"y": OPS[name](*inputs, **attrs)})
+    exact = OPS[name].meaning(*(a.astype("float64") for a in data.values()), **attrs)
+    return Program(graph, tuple(data), (), ("y",)), data, exact
+
+
+def by_winograd(program: Program) -> bool:
+    """Return whether a program convolves by Winograd's method."""
+    kernels = build(program).kernels
+    return any(type(kernel).__name__.startswith("Winograd") for kernel in kernels)
+
+
 def op_program(op, arrays: list[np.ndarray], attrs: dict) -> tuple[Program, Arrays]:
     """Return one op as a program, and what it runs on."""
     from ganglion.compiler.ir.graph import Input

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cpu_checks import check, compiled, pure, ran, same
+from cpu_checks import arrays_of, check, compiled, pure, ran, same
 
 from ganglion.compiler.cpu.emit import form_of
 from ganglion.compiler.cpu.pipeline import build
@@ -30,14 +30,6 @@ def product(rows, inner, columns, dtype="float32", *, layout="nn", batch=()):
         value = exp(inputs[-1]) if name == "x" else inputs[-1]
         operands.append(transpose(value, axes=order) if letter == "t" else value)
     return pure(Graph.of("product", inputs, {"y": matmul(*operands)}))
-
-
-def arrays_of(program):
-    draw = np.random.default_rng(5)
-    return {
-        source.name: draw.normal(size=source.shape).astype(source.dtype)
-        for source in program.graph.inputs
-    }
 
 
 def contraction(program):

@@ -3,9 +3,8 @@
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from cpu_checks import check, compiled, pure, ran, same
+from cpu_checks import arrays_of, check, compiled, pure, ran, same
 
 from ganglion.compiler.cpu.emit import form_of
 from ganglion.compiler.cpu.pipeline import build
@@ -31,14 +30,6 @@ def convolution(dtype="float32"):
     window = {"strides": (2, 1), "dilation": (1, 1), "pairs": ((0, 0),) * 2}
     y = conv(exp(x), w, **window, groups=1)
     return pure(Graph.of("conv", [x, w], {"y": y}))
-
-
-def arrays_of(program):
-    draw = np.random.default_rng(3)
-    return {
-        source.name: draw.normal(size=source.shape).astype(source.dtype)
-        for source in program.graph.inputs
-    }
 
 
 def products(program):

@@ -2,12 +2,9 @@
 
 import numpy as np
 import pytest
-from cpu_checks import compiled
+from cpu_checks import by_winograd, compiled, conv_pass
 
 from ganglion import config
-from ganglion.compiler.cpu.pipeline import build
-from ganglion.compiler.ir.graph import Graph, Input, Program
-from ganglion.compiler.ir.table import OPS
 
 pytest.importorskip("llvmlite")
 
@@ -26,32 +23,10 @@ PASSES = ("conv", "conv_transpose", "conv_kernel")
 
 
 def pass_of(name, case, dilation=1):
-    """Return a pass as a program, its data, and its result in doubles."""
-    taps, stride, (count, steps), (into, out), pair = case
-    draw = np.random.default_rng(0)
-    after = (steps + sum(pair) - (taps - 1) * dilation - 1) // stride + 1
-    arrays = {
-        "x": draw.standard_normal((count, steps, into)),
-        "w": draw.standard_normal((taps, into, out)),
-        "dy": draw.standard_normal((count, after, out)),
-    }
-    which, attrs = {
-        "conv": (("x", "w"), {}),
-        "conv_transpose": (("dy", "w"), {"spatial": (steps,)}),
-        "conv_kernel": (("x", "dy"), {"kernel": (taps,)}),
-    }[name]
-    attrs |= {"strides": (stride,), "pairs": (pair,), "groups": 1}
-    attrs |= {"dilation": (dilation,)}
-    data = {each: arrays[each].astype("float32") for each in which}
-    inputs = [Input(each, array.shape, array.dtype) for each, array in data.items()]
-    graph = Graph.of("pass", inputs, {"y": OPS[name](*inputs, **attrs)})
-    exact = OPS[name].meaning(*(a.astype("float64") for a in data.values()), **attrs)
-    return Program(graph, tuple(data), (), ("y",)), data, exact
-
-
-def by_winograd(program):
-    kernels = build(program).kernels
-    return any(type(kernel).__name__.startswith("Winograd") for kernel in kernels)
+    """Return a pass along one axis as a program, its data, its result in doubles."""
+    taps, stride, sizes, channels, pair = case
+    whole = (taps,), (stride,), sizes, channels, (pair,)
+    return conv_pass(name, whole, (dilation,))
 
 
 @pytest.mark.parametrize("name", PASSES)

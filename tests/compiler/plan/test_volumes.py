@@ -2,11 +2,9 @@
 
 import numpy as np
 import pytest
-from cpu_checks import compiled
+from cpu_checks import by_winograd, compiled, conv_pass
 
 from ganglion.compiler.cpu.pipeline import build
-from ganglion.compiler.ir.graph import Graph, Input, Program
-from ganglion.compiler.ir.table import OPS
 from ganglion.compiler.plan.interpreter import PlanInterpreter
 
 pytest.importorskip("llvmlite")
@@ -23,39 +21,10 @@ CASES = [
 PASSES = ("conv", "conv_transpose", "conv_kernel")
 
 
-def pass_of(name, case, dilation=(1, 1, 1)):
-    """Return a pass as a program, its data, and its result in doubles."""
-    taps, strides, (count, *sizes), (into, out), pairs = case
-    draw = np.random.default_rng(0)
-    axes = zip(sizes, pairs, taps, strides, dilation, strict=True)
-    after = [(n + sum(p) - (k - 1) * d - 1) // s + 1 for n, p, k, s, d in axes]
-    arrays = {
-        "x": draw.standard_normal((count, *sizes, into)),
-        "w": draw.standard_normal((*taps, into, out)),
-        "dy": draw.standard_normal((count, *after, out)),
-    }
-    which, attrs = {
-        "conv": (("x", "w"), {}),
-        "conv_transpose": (("dy", "w"), {"spatial": tuple(sizes)}),
-        "conv_kernel": (("x", "dy"), {"kernel": taps}),
-    }[name]
-    attrs |= {"strides": strides, "pairs": pairs, "groups": 1, "dilation": dilation}
-    data = {each: arrays[each].astype("float32") for each in which}
-    inputs = [Input(each, array.shape, array.dtype) for each, array in data.items()]
-    graph = Graph.of("pass", inputs, {"y": OPS[name](*inputs, **attrs)})
-    exact = OPS[name].meaning(*(a.astype("float64") for a in data.values()), **attrs)
-    return Program(graph, tuple(data), (), ("y",)), data, exact
-
-
-def by_winograd(program):
-    kernels = build(program).kernels
-    return any(type(kernel).__name__.startswith("Winograd") for kernel in kernels)
-
-
 @pytest.mark.parametrize("name", PASSES)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_passes_against_float64_on_any_number_of_threads(name, case):
-    program, data, exact = pass_of(name, case)
+    program, data, exact = conv_pass(name, case, (1, 1, 1))
     assert by_winograd(program)
     meant = PlanInterpreter(build(program)).run(data, {}, 1)["y"][0]
     assert np.abs(meant - exact).max() < 2e-5 * np.abs(exact).max()
@@ -75,5 +44,5 @@ def test_passes_against_float64_on_any_number_of_threads(name, case):
     ids=str,
 )
 def test_other_volumes_are_left_alone(case, dilation):
-    program, _, _ = pass_of("conv", case, dilation)
+    program, _, _ = conv_pass("conv", case, dilation)
     assert not by_winograd(program)
